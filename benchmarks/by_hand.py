@@ -65,7 +65,7 @@ class Sharded:
         from planner.launch.communication.communication_meter import CommunicationMeter
         from planner.launch.communication.unified_sequence_parallel import SharedMicroBatch, sequence_parallel_over
         from planner.models.inputs.training_items import synthetic_batch
-        from planner.plan.plan_file import SequenceSplit
+        from planner.specs.sequence_sharding import SequenceSplit
 
         sizes = self.plan.uses.items["llm"]
         for row in self.plan.steps[0].micro_batches:

@@ -16,9 +16,10 @@ from time import process_time
 
 import numpy as np
 
+from benchmarks.baselines.loader_groups import reorder_within_groups
 from benchmarks.registry import Figures
 from planner.costs import Floats
-from planner.packing import LongShort, SplitProblem, reorder_within_groups, split_long
+from planner.packing import LongShort, SplitProblem, split_long
 from planner.scoring import step_seconds
 from planner.specs.inputs import Inputs, JobOptions, load_job
 from planner.strategies.static.joint_assignment import JointItems

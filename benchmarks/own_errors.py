@@ -25,7 +25,7 @@ from planner.scoring.expected_seconds import HALF_OF_80, doubt_at
 from planner.scoring.nearest_run import FREE_STEPS, NearestRun, nearest_of
 from planner.specs.base import with_fields
 from planner.specs.measured_run import MeasuredRun
-from planner.specs.measured_runs import shipped_runs
+from planner.specs.shipped_runs import shipped_runs
 from planner.workflows.evidence import published_account
 
 CLOSE = 0.05  # of the best

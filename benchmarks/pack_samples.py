@@ -14,12 +14,12 @@ import numpy as np
 
 from benchmarks.registry import Figures
 from planner.packing import pack_samples
-from planner.plan.pack_bound import fewest_packs
+from planner.plan.pack_fill import fewest_packs
 from planner.specs import library
 from planner.specs.model import Model
 from planner.specs.workload.items import input_count
 from planner.specs.workload.length_sources import SamplesFile, Workload
-from planner.specs.workload.sample_batches import sized_samples
+from planner.specs.workload.sample_batches import SampleBlock, open_samples
 
 SAMPLES, SEED, BUDGETS = 100_000, 0, (16_384, 49_200)  # tokens, patches
 SHARES = (0.1, 0.5, 0.9)  # of samples with one to four images
@@ -38,7 +38,8 @@ def packed(path: Path, model: Model) -> Figures:
     """Seconds of reading and of packing one file, and how few packs there are."""
     workload = Workload(lengths=SamplesFile(path=path.name), batch_rows=SAMPLES)
     began, busy = time.perf_counter(), time.process_time()
-    sized = sized_samples(workload, model, "llm", SAMPLES, SEED, path.parent)
+    samples = open_samples(workload, model, "llm", SEED, path.parent, SampleBlock(0, SAMPLES))
+    sized = [*map(samples.sized, range(SAMPLES))]
     vision = model.modules["vision"]
     patches = [sum(input_count(vision, size) for size in each.items.get("vision", ())) for each in sized]
     loads = np.stack([[each.tokens for each in sized], patches], axis=1)

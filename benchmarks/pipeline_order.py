@@ -11,8 +11,9 @@ from time import perf_counter
 from typing import NamedTuple
 
 from benchmarks.registry import Figures
-from planner.orders import OrderObjective, search_order, uniform_pipeline
+from planner.orders import OrderObjective, search_order
 from planner.orders.slot_timing import fits_memory
+from tests.pipelines import uniform_pipeline
 
 STAGES, EFFORT = 8, 2  # effort: that jobs have when they name none
 OBJECTIVES: tuple[OrderObjective, ...] = ("span", "step")

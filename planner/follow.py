@@ -18,7 +18,7 @@ from planner.errors import InputError
 from planner.plan.group_catalogue import process_groups
 from planner.plan.legal.plan_laws import require_legal
 from planner.plan.mesh.rank_mesh import coordinates, expert_coordinates, expert_groups_over, expert_mesh, groups_over
-from planner.plan.plan_file import Plan, SequenceSplit
+from planner.plan.plan_file import Plan
 from planner.plan.task import Task
 from planner.plan.tasks.expand import expand
 from planner.plan.tasks.module_work import module_work
@@ -26,6 +26,7 @@ from planner.plan.tokens.encoder_outputs import fed_tokens
 from planner.plan.tokens.resharding import encoder_transfers, is_between_modules, transfer_key
 from planner.plan.tokens.token_shards import rank_token_runs, rank_token_spans, sharing_ranks
 from planner.specs.base import Layers, Ranks
+from planner.specs.sequence_sharding import SequenceSplit
 from planner.specs.workload.items import Document
 from planner.specs.workload.loss_weighting import target_weight, total_weight
 

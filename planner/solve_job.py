@@ -15,8 +15,7 @@ from planner.errors import Infeasible, InputError, Unsupported
 from planner.layouts import fixed_fields, with_joint_fields
 from planner.plan.descriptions import fixable_layout
 from planner.plan.join_plans import join_plans
-from planner.plan.launchable import refusal_text, require_launchable
-from planner.plan.launchable_plan import plan_refusals
+from planner.plan.launchable.launch_refusals import plan_refusals, refusal_text, require_launchable
 from planner.plan.plan_file import Alternative, Plan
 from planner.scoring import answer_about, restate_in_objective
 from planner.specs.base import with_fields

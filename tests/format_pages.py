@@ -11,8 +11,7 @@ from typing import Any
 import msgspec
 
 from planner import files
-from planner.files.field_comments import structs_of
-from planner.files.format_schema import Schema
+from planner.files.format_schema import Schema, structs_of
 from planner.plan.formats import FORMATS, schema_of_format
 
 FOLDER = Path(__file__).parents[1] / "docs" / "formats"

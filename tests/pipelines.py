@@ -35,6 +35,24 @@ def made_up(seed: int, stages: int, micro_batches: int, room: float | None = Non
     )
 
 
+def uniform_pipeline(
+    stages: int,
+    micro_batches: int,
+    seconds: tuple[float, float, float],
+    transfer: float = 0.0,
+    cap: float = float("inf"),
+    memory: tuple[float, float] = (2.0, 1.0),
+) -> PipelineProblem:
+    """A pipeline whose stages and micro-batches are all alike.
+
+    `seconds`: of F, I and W; `memory`: what F allocates, and the part of it that W releases. The default is that of the
+    zero-bubble scheduler's own example: F allocates 2, I releases 1 and W the other.
+    """
+    forward, inputs, weights, held, kept = (((each,) * micro_batches,) * stages for each in (*seconds, *memory))
+    sends = ((transfer,) * micro_batches,) * (stages - 1)
+    return PipelineProblem(forward, inputs, weights, sends, sends, held, kept, (cap,) * stages, (0.0,) * stages)
+
+
 def words(micro_batches: int) -> Iterator[str]:
     """Every way to run F before I before W of each micro-batch, in sequence."""
 

@@ -1,6 +1,6 @@
 """How many micro-batches' activations a pipeline rank holds after each of its slots, and at its peak."""
 
-from planner.plan.schedules.in_flight import KEPT_FOR_WEIGHTS
+from planner.plan.schedules.zero_bubble import KEPT_FOR_WEIGHTS
 
 
 def micro_batches_in_flight(slots, chunks=1, for_weights=KEPT_FOR_WEIGHTS):

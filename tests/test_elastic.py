@@ -11,7 +11,7 @@ import pytest
 from benchmarks.elastic_faults import JOB, MODEL
 from planner import files, pipeline
 from planner.errors import Infeasible, InputError, RanksLost
-from planner.online.plan_anew import plan_on_most
+from planner.online.planner_process import plan_on_most
 from planner.plan.plan_file import Plan
 from planner.runtime import RunOptions
 from planner.runtime.__main__ import run_rank

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from planner.files.field_comments import structs_of
+from planner.files.format_schema import structs_of
 from planner.plan.formats import FORMATS
 from tests.format_pages import FOLDER, page
 

@@ -45,7 +45,7 @@ TABLES = (
     "report/why_section.py",
     "specs/hardware/device_rates.py",  # the key `rows` of a fit: of its table
     "specs/workload/samples.py",
-    "specs/workload/stream_items.py",
+    "specs/workload/stream_sources.py",
 )
 # Where a row is a line of a matrix or tensor, whose first dimension is mostly tokens.
 TENSORS = (

@@ -23,9 +23,8 @@ from planner.published import (
     machines_as_shipped,
     setup_shares,
 )
-from planner.specs.framework.after_runs import STEP, shifted_timing
 from planner.specs.framework.coefficient_priors import WIDTHS
-from planner.specs.framework.own_runs import UNEXPLAINED, correlation
+from planner.specs.framework.own_runs import STEP, UNEXPLAINED, correlation, shifted_timing
 
 LEAST_RECORDS = 5  # of a source: with fewer there is little to predict
 

@@ -23,9 +23,9 @@ from planner.calibrate.linear_residuals import Logs
 from planner.calibrate.measured_runs import measured_runs_file
 from planner.costs.compute import ASSUMED_SPREAD
 from planner.published import PublishedCase
-from planner.specs import library, measured_runs
+from planner.specs import library, shipped_runs
 from planner.specs.base import with_fields
-from planner.specs.framework.attention_kernels import attention_kernel
+from planner.specs.framework.dated_kernels import attention_kernel
 from planner.specs.framework.knobs import Knobs
 from planner.specs.framework.software import Software
 from planner.specs.framework.timing_coefficients import plain_numbers
@@ -123,7 +123,7 @@ def write_fit(fit: PublishedFit, folder: Path, date: str) -> list[Path]:
     if fit.left_out:
         paths.append(folder / left_out.FILE)
         files.write(paths[-1], left_out.left_out_file(fit.cases, fit.left_out, date))
-        paths.append(folder / measured_runs.FILE)
+        paths.append(folder / shipped_runs.FILE)
         files.write(paths[-1], measured_runs_file(fit.cases, date))
     for name, values in sustained_rates(fit).items():
         if name in library.shipped_names(Profile):

@@ -5,7 +5,7 @@ Memory accounting was matched to published peaks of real jobs; a value marked fi
 
 from dataclasses import dataclass, field
 
-from planner.specs.framework.adam_updates import ROOT
+from planner.specs.framework.dated_kernels import ROOT
 from planner.specs.framework.memory_coefficients import MemoryCoefficients
 from planner.specs.framework.timing_coefficients import TimingCoefficients
 

@@ -6,8 +6,8 @@ from planner.published import PublishedCase
 from planner.specs import library
 from planner.specs.hardware.profile import Profile
 from planner.specs.measured_run import MeasuredRun
-from planner.specs.measured_runs import MeasuredRuns
 from planner.specs.parameters import parameter_counts
+from planner.specs.shipped_runs import MeasuredRuns
 
 
 def measured_runs_file(cases: Sequence[PublishedCase], date: str) -> MeasuredRuns:

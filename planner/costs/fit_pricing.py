@@ -33,12 +33,13 @@ from planner.costs.network.tensor_parallel_exchange import (
 from planner.costs.network_model import CommGroup
 from planner.errors import InputError
 from planner.plan.mesh.rank_mesh import expert_shards
-from planner.plan.plan_file import Layout, SequenceSplit
+from planner.plan.plan_file import Layout
 from planner.plan.task import Task
 from planner.specs.base import Layers, with_fields
 from planner.specs.hardware.cluster import Cluster
 from planner.specs.hardware.profile import ModuleCosts
 from planner.specs.layers import Module
+from planner.specs.sequence_sharding import SequenceSplit
 from planner.units import KIB, NS
 
 

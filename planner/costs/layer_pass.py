@@ -4,11 +4,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from planner.costs.cross_reads import NO_READS, CrossReads
-from planner.plan.mesh.expert_layouts import has_experts
-from planner.plan.plan_file import ExpertPlacement, Layout, SequenceSplit
+from planner.plan.mesh.rank_mesh import has_experts
+from planner.plan.plan_file import ExpertPlacement, Layout
 from planner.specs.base import Ranks
 from planner.specs.layers import Module
 from planner.specs.parallelism import Recompute
+from planner.specs.sequence_sharding import SequenceSplit
 
 RecomputeCounts = tuple[tuple[Recompute, float], ...]  # kind of recomputation, and how many layers use it
 PlacementCounts = tuple[tuple[ExpertPlacement, RecomputeCounts], ...]  # the same for each placement of experts

@@ -8,8 +8,8 @@ from planner.errors import InputError
 from planner.plan.plan_file import Layout, Plan
 from planner.specs.base import with_fields
 from planner.specs.framework.overlap import Overlap
+from planner.specs.hardware.cluster import entry_of_kind, rank_kinds
 from planner.specs.hardware.profile import ModuleCosts
-from planner.specs.hardware.rank_kinds import entry_of_kind, rank_kinds
 
 
 def with_overlap(plan: Plan, overlap: Overlap) -> Plan:

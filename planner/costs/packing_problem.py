@@ -15,11 +15,12 @@ from planner.costs.pricing import Pricing
 from planner.costs.ulysses_or_ring import split_degree
 from planner.plan.mesh.rank_mesh import stage_ranks
 from planner.plan.mesh.synchronisation import reduces_gradients
-from planner.plan.plan_file import PlanInputs, SequenceSplit
+from planner.plan.plan_file import PlanInputs
 from planner.plan.task import Phase, Task
 from planner.specs.base import Layers, Ranks
 from planner.specs.hardware.cluster import Cluster, device_of_rank
 from planner.specs.parallelism import Sync
+from planner.specs.sequence_sharding import SequenceSplit
 
 ENDLESS = 1e18  # seconds of compute that hide all that can be hidden; finite, so that no share of it is undefined
 

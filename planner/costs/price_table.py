@@ -6,9 +6,9 @@ from planner.costs.compute.assumed_rates import complete_rates
 from planner.costs.compute.recompute_fits import require_measured_recompute
 from planner.plan.plan_file import Layout, Prices
 from planner.specs.base import with_fields
+from planner.specs.hardware.cluster import entry_name, entry_of_kind, rank_kinds
 from planner.specs.hardware.device_rates import DeviceRates
 from planner.specs.hardware.profile import ModuleCosts
-from planner.specs.hardware.rank_kinds import entry_name, entry_of_kind, rank_kinds
 from planner.specs.inputs import Inputs
 from planner.specs.layers import Module
 from planner.specs.layers.head_widths import head_dim

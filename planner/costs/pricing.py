@@ -28,21 +28,28 @@ from planner.costs.rate_pricing import RatePricing
 from planner.costs.shared_prices import ModulePricing, SendRoute, SharedPrices
 from planner.costs.step.load_spread import load_spread
 from planner.errors import InputError
+from planner.plan.feature_storage import computed_share
 from planner.plan.gradient_flow import GradientFlow, gradient_flows
-from planner.plan.kept_features import computed_share
-from planner.plan.plan_file import Layout, Plan, Prices, SequenceSplit
+from planner.plan.plan_file import Layout, Plan, Prices
 from planner.plan.task import Task
 from planner.plan.tasks.concurrent_passes import PASS_PHASES, ConcurrentGroups, ConcurrentPasses
 from planner.plan.tokens.encoder_outputs import ItemKey
 from planner.plan.tokens.reading_stages import reader_of
 from planner.plan.tokens.resharding import is_between_modules
 from planner.specs.base import Layers, Ranks
-from planner.specs.hardware.cluster import Cluster, device_of_rank, nearest_level
+from planner.specs.hardware.cluster import (
+    Cluster,
+    device_of_rank,
+    entries_of_kind,
+    entry_of_kind,
+    nearest_level,
+    rank_kinds,
+)
 from planner.specs.hardware.profile import Device
-from planner.specs.hardware.rank_kinds import entries_of_kind, entry_of_kind, rank_kinds
 from planner.specs.layers import Module
+from planner.specs.sequence_sharding import SequenceSplit
 from planner.specs.shapes import DTYPE_BYTES, token_output_bytes
-from planner.specs.workload.repeated import Repeated
+from planner.specs.workload.length_sources import Repeated
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,12 +32,13 @@ from planner.costs.rate_lines import (
     stage_constant_line,
     weight_gradient_line,
 )
-from planner.plan.plan_file import Layout, SequenceSplit
+from planner.plan.plan_file import Layout
 from planner.plan.task import Task
 from planner.specs.base import Layers, Ranks
 from planner.specs.framework.memory_coefficients import MemoryCoefficients
 from planner.specs.hardware.cluster import Cluster
 from planner.specs.layers import Module
+from planner.specs.sequence_sharding import SequenceSplit
 from planner.units import MS
 
 Key = tuple[object, ...]

@@ -1,6 +1,5 @@
 """YAML files read and written: strict, with located errors, atomic, the same bytes for the same data."""
 
-from planner.files.atomic_write import atomic_write, sync_folder
 from planner.files.bounded_read import (
     GZIP_MAGIC,
     LEDGER,
@@ -24,11 +23,10 @@ from planner.files.error_location import nearest_word
 from planner.files.file_lock import hold_lock, is_locked
 from planner.files.folder_queue import TAKEN, FolderQueue
 from planner.files.format_schema import json_schema
-from planner.files.named_paths import inside, plain_name
+from planner.files.named_paths import inside, path_exists, plain_name, require_folder, require_writable
 from planner.files.read import format_of, parse, place, read, top_keys, with_position
 from planner.files.read_json import read_json
-from planner.files.writable import path_exists, require_folder, require_writable
-from planner.files.write import digest, dump, json_text, write, write_bytes, write_text
+from planner.files.write import atomic_write, digest, dump, json_text, sync_folder, write, write_bytes, write_text
 
 __all__ = [
     "GZIP_MAGIC",

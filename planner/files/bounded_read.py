@@ -26,7 +26,7 @@ READ_FIX = "check the path"
 
 
 class FileKind(NamedTuple):
-    """What is read alike, and how much of it."""
+    """A kind of file: how many bytes and records of one are read at most."""
 
     name: str
     most: int  # bytes, once unpacked

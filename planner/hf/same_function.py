@@ -3,8 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from planner.hf.hf_config import Note
-from planner.specs.base import with_fields
-from planner.specs.differences import Difference, differences
+from planner.specs.base import Difference, differences, with_fields
 from planner.specs.layers import Module
 from planner.specs.layers.head_widths import head_dim, kv_heads
 

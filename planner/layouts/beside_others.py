@@ -42,7 +42,7 @@ from planner.layouts.rank_orders import Mask, OrderChoice, order_choices, orders
 from planner.layouts.searched_parts import taken_columns
 from planner.layouts.solved_optimizer_offload import optimizer_offload_is_open
 from planner.layouts.space_bound import SpaceBound, with_least_memory
-from planner.plan.pack_bound import fewest_by_resource
+from planner.plan.pack_fill import fewest_by_resource
 from planner.specs.base import with_fields
 
 FIRST = (128, 2048)  # layouts that are bounded first, those of whose work is least

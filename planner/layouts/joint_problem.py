@@ -26,7 +26,7 @@ from planner.specs.layers import Module
 from planner.specs.parallelism import MESH_DIMS, Parallelism, decided_fields
 from planner.specs.trained_parameters import trained_parameters
 from planner.specs.workload.items import UNITS_PER_TOKEN, Size, part_lengths
-from planner.specs.workload.repeated import Repeated
+from planner.specs.workload.length_sources import Repeated
 
 # Fields of a layout that passes depend on, besides its degrees.
 PASS_FIELDS = ("recompute", "dtype", "sequence_parallel", "overlap")

@@ -9,9 +9,8 @@ from planner.layouts.layout_fields import DISPATCH, SOLVED_FIELDS
 from planner.layouts.layout_problem import LayoutProblem
 from planner.layouts.layout_space import LayoutSpace, layout_space
 from planner.layouts.rank_orders import ORDER_RULES, order_choices
-from planner.plan.launch_case import trained_facts
-from planner.plan.launch_rules import RULES
-from planner.plan.launchable import launchable
+from planner.plan.launchable.launch_refusals import launchable
+from planner.plan.launchable.launch_rules import RULES, trained_facts
 from planner.specs.parallelism import Parallelism
 
 OTHER_RULES = tuple(rule for rule in RULES if rule not in ORDER_RULES)

@@ -13,7 +13,7 @@ from planner.costs import DISPATCHES, LayoutColumns, PipelineBatch, columns_of
 from planner.costs.memory import OFFLOAD_STEPS
 from planner.layouts.recomputed_layers import recompute_ranges
 from planner.plan.descriptions import flow_text
-from planner.plan.launch_case import CODED_FIELDS
+from planner.plan.launchable.launch_rules import CODED_FIELDS
 from planner.plan.mesh.even_stages import even_stages
 from planner.plan.plan_file import Layout
 from planner.specs.base import Ranks, with_fields

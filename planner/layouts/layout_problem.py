@@ -9,7 +9,7 @@ from planner.layouts.layout_fields import TrainingSetup
 from planner.specs.base import Ranks, with_fields
 from planner.specs.framework.knobs import Knobs
 from planner.specs.framework.memory_coefficients import MemoryCoefficients
-from planner.specs.hardware.rank_kinds import entry_of_kind
+from planner.specs.hardware.cluster import entry_of_kind
 from planner.specs.inputs import Inputs
 from planner.specs.job import Limits
 from planner.specs.parallelism import Dispatch, Parallelism

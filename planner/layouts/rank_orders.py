@@ -25,9 +25,8 @@ from planner.layouts.layout_batches import LayoutIndices
 from planner.layouts.layout_fields import RANK_ORDERS
 from planner.layouts.layout_problem import LayoutProblem
 from planner.layouts.layout_space import LayoutSpace
-from planner.plan.launch_case import trained_facts
-from planner.plan.launch_rules import RULES
-from planner.plan.launchable import launchable
+from planner.plan.launchable.launch_refusals import launchable
+from planner.plan.launchable.launch_rules import RULES, trained_facts
 from planner.specs.base import with_fields
 from planner.specs.parallelism import DEFAULT_RANK_ORDER
 

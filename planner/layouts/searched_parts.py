@@ -37,8 +37,8 @@ from planner.layouts.layout_screening import (
 from planner.layouts.layout_space import LayoutSpace
 from planner.layouts.recomputed_layers import of_stage
 from planner.layouts.solved_offload import offload_is_open
-from planner.plan.launch_case import trained_facts
-from planner.plan.launchable import launchable
+from planner.plan.launchable.launch_refusals import launchable
+from planner.plan.launchable.launch_rules import trained_facts
 from planner.specs.layers import kind_counts
 from planner.specs.layers.recomputed_parts import module_parts
 from planner.specs.parallelism import PART_SETS, ZERO_BUBBLE, Recompute

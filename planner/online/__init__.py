@@ -4,10 +4,9 @@ Planner and runtime share only the head plan (of the first batches, with a catal
 files, see plan/step_files.py.
 """
 
-from planner.online.head_plan import with_group_catalogue
-from planner.online.plan_anew import plan_anew
+from planner.online.catalogue_placement import with_group_catalogue
 from planner.online.plan_inputs import inputs_of_plan
-from planner.online.planner_process import run_planner
-from planner.online.run_history import trained_steps
+from planner.online.planner_process import plan_anew, run_planner
+from planner.plan.step_files import trained_steps
 
 __all__ = ["inputs_of_plan", "plan_anew", "run_planner", "trained_steps", "with_group_catalogue"]

@@ -2,9 +2,8 @@
 
 from planner.specs.inputs import Inputs
 from planner.specs.workload.length_sources import LengthsFile
-from planner.specs.workload.sample_batches import has_samples, open_sample_data, sample_batch
+from planner.specs.workload.sample_batches import SampleBlock, SizedSamples, has_samples, open_sample_data, sample_batch
 from planner.specs.workload.samples import MAX_SAMPLES, SampleBatch, make_batch, read_lengths, read_samples
-from planner.specs.workload.sized_samples import SampleBlock, SizedSamples
 from planner.specs.workload.stream_batches import SourcePaths, StreamReader
 from planner.specs.workload.token_folder import OFFSETS, open_offsets, sample_lengths
 

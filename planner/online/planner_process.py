@@ -1,4 +1,6 @@
-"""The planner process, which plans steps while others train, and ends with the run."""
+"""Processes that plan for a run: one plans steps while others train, and ends with the run; another plans the run anew
+for other devices than it had, and leaves a plan file.
+"""
 
 import gc
 import multiprocessing
@@ -6,17 +8,21 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 from planner import files
-from planner.errors import PlannerError, RunFailed
+from planner.errors import Infeasible, InputError, PlannerError, RunFailed
 from planner.files import FolderQueue, hold_lock, is_locked
 from planner.launch import describe_exception, die_with_parent, ignoring_interrupts
 from planner.online.look_ahead import LookAheadPlanner
 from planner.online.plan_inputs import inputs_beside_run
+from planner.plan.legal.plan_laws import require_legal
 from planner.plan.plan_file import Plan
 from planner.plan.step_files import FAILED_FILE, PLANNER_LOCK, RUN_LOCK
+from planner.specs.base import Ranks
+from planner.specs.hardware.cluster import part_of_cluster
 from planner.specs.inputs import Inputs
 
 IDLE_S = 0.01  # interval at which it looks which steps were taken
@@ -132,3 +138,44 @@ def plan_beside_run(inputs: Inputs, plan: Plan, folder: Path, until: int | None)
             running |= running_now
             if not busy:
                 time.sleep(IDLE_S)
+
+
+PlanOf = Callable[[Inputs], Plan]  # a function of a module, so that a new process can import it
+
+
+def plan_anew(inputs: Inputs, devices: Ranks, file: Path, plan_of: PlanOf) -> Plan:
+    """The plan of a job on the most of these devices of its cluster that can serve it, which are the first ones; it is
+    in `file` then. Raises Infeasible where not even one can.
+    """
+    with reporting_process(serve_plan, inputs, devices, file, plan_of) as reports:
+        receive_report(reports)
+    plan = files.read(file, Plan)
+    require_legal(plan, str(file))
+    return plan
+
+
+def serve_plan(pipe: Connection, inputs: Inputs, devices: Ranks, file: Path, plan_of: PlanOf) -> None:
+    """Main function of the planner process."""
+    threading.Thread(target=die_with_parent, daemon=True).start()
+    try:
+        files.write(file, plan_on_most(inputs, devices, plan_of), durable=True)
+        pipe.send(None)
+    except BaseException as error:
+        pipe.send(describe_exception(error))
+        raise SystemExit(1) from None
+
+
+def plan_on_most(inputs: Inputs, devices: Ranks, plan_of: PlanOf) -> Plan:
+    """The plan on all of these devices, or on all but the last, and so on. Raises Infeasible with the reason why not
+    even all of them serve the job.
+    """
+    reasons: list[PlannerError] = []
+    for count in range(len(devices), 0, -1):
+        cluster = part_of_cluster(inputs.cluster, devices[:count])
+        try:
+            return plan_of(replace(inputs, cluster=cluster))
+        except (Infeasible, InputError) as error:
+            reasons.append(error)
+    first, fewer = reasons[0], " or fewer" if len(devices) > 1 else ""
+    message = f"no plan of the job is for {len(devices)}{fewer} of its ranks: {first.message}"
+    raise Infeasible(message, where=first.where, fix=first.fix)

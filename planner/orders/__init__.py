@@ -3,7 +3,7 @@
 from planner.orders.any_sequence_bound import bound_any_sequence
 from planner.orders.fixed_sequence_bound import OrderBound, bound_fixed_sequence
 from planner.orders.order_search import OrderResult, search_order
-from planner.orders.pipeline_problem import Order, OrderObjective, PipelineProblem, StageTable, uniform_pipeline
+from planner.orders.pipeline_problem import Order, OrderObjective, PipelineProblem, StageTable
 from planner.orders.sequence_search import SequencedOrder, search_sequences
 from planner.orders.slot_timing import MEMORY_ROUNDING, SlotTimes, objective_seconds, peak_activations, slot_times
 
@@ -24,5 +24,4 @@ __all__ = [
     "search_order",
     "search_sequences",
     "slot_times",
-    "uniform_pipeline",
 ]

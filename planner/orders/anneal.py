@@ -1,7 +1,8 @@
-"""Improve an order by moving slots; a slightly worse order is accepted too, ever less so (threshold accepting).
+"""Improve an order by moving slots: neighbours are swapped while that helps; then moves are drawn, of which a slightly
+worse order is accepted too, ever less so (threshold accepting).
 
-A move shifts a slot within its stage or swaps it with another. Moves that break the precedence of passes or exceed the
-memory are not timed. Work is counted in slots that were looked at.
+A drawn move shifts a slot within its stage or swaps it with another. Moves that break the precedence of passes or
+exceed the memory are not timed. Work is counted in slots that were looked at.
 """
 
 from math import inf
@@ -42,7 +43,7 @@ def anneal(
 
 
 def signed_distance(draw: float) -> int:
-    """One of DISTANCES, forward or back; `draw` in [0, 1)."""
+    """The slots by which a move shifts one: a number of DISTANCES, forward or back; `draw` in [0, 1)."""
     place = int(draw * 2 * len(DISTANCES))
     return DISTANCES[place // 2] * (1 if place % 2 else -1)
 
@@ -95,3 +96,30 @@ def score_and_seconds(pipeline: PipelineProblem, objective: OrderObjective, orde
         each = [end + after for end, after in zip(timing.ends, pipeline.tail_seconds, strict=True)]
     longest = max(each)
     return longest + MEAN_END_WEIGHT * sum(each) / len(each), longest
+
+
+SWEEPS = 3
+
+
+def swap_neighbours(pipeline: PipelineProblem, objective: OrderObjective, order: Order, lower_bound: float) -> Order:
+    """An order at least as good, by swaps of neighbouring slots of a stage; stops at the lower bound."""
+    current, (score, seconds) = order, score_and_seconds(pipeline, objective, order)
+    for _ in range(SWEEPS):
+        before = score
+        for s in range(pipeline.stages):
+            for place in range(3 * pipeline.micro_batches - 1):
+                slots = current[s]
+                if seconds <= lower_bound * (1 + OPTIMAL_WITHIN):
+                    return current
+                if slots[place] == slots[place + 1]:
+                    continue
+                slots = slots[:place] + slots[place + 1] + slots[place] + slots[place + 2 :]
+                if not stage_order_fits(pipeline, s, slots):
+                    continue
+                changed = (*current[:s], slots, *current[s + 1 :])
+                changed_score, changed_seconds = score_and_seconds(pipeline, objective, changed)
+                if changed_score < score and changed_seconds <= seconds:
+                    current, score, seconds = changed, changed_score, changed_seconds
+        if score == before:
+            break
+    return current

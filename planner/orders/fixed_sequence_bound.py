@@ -160,17 +160,15 @@ class RunningSums:
             return start
         j = np.array((0, *range(max(1, min_done - RECENT_INPUTS), min_done)))[:, None]
         between = self.inputs[done] - self.inputs[j] + np.maximum(0.0, self.weights[weights] - self.weights[j])
-        others = np.maximum(
-            0.0, self.forward[k] - self.forward[self.forwards_fitting[j[:, 0]]]
-        )  # F that did not fit before I j
+        # F that did not fit before I j
+        others = np.maximum(0.0, self.forward[k] - self.forward[self.forwards_fitting[j[:, 0]]])
         return max(start, float((inputs[j[:, 0]] + between.min(axis=1) + others).max()))
 
 
 def deferrable_weight_seconds(pipeline: PipelineProblem, s: int) -> float:
     """The most seconds of W that can be outstanding when the last I ends, its own included."""
-    free = (
-        pipeline.capacity[s] * (1 + MEMORY_SLACK) - pipeline.activations[s][-1]
-    )  # the last micro-batch is held in full while its I runs
+    # The last micro-batch is held in full while its I runs
+    free = pipeline.capacity[s] * (1 + MEMORY_SLACK) - pipeline.activations[s][-1]
     seconds = pipeline.weight_grads[s][-1]
     for k in range(pipeline.micro_batches - 2, -1, -1):
         free -= pipeline.kept_for_weights[s][k]

@@ -3,12 +3,10 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from planner.orders.anneal import anneal
-from planner.orders.construct import construct
+from planner.orders.anneal import anneal, swap_neighbours
+from planner.orders.construct import construct, tune_rule
 from planner.orders.fixed_sequence_bound import OrderBound, bound_fixed_sequence
-from planner.orders.neighbour_swaps import swap_neighbours
 from planner.orders.pipeline_problem import OPTIMAL_WITHIN, Order, OrderObjective, PipelineProblem
-from planner.orders.rule_tuning import tune_rule
 from planner.orders.slot_timing import fits_memory, objective_seconds
 
 SLOTS_BY_EFFORT = {1: 0, 2: 4_000_000, 3: 20_000_000, 4: 100_000_000}  # slots looked at in the local search, by effort

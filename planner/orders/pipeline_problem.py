@@ -84,21 +84,3 @@ class PipelineProblem:
             if max(held) > cap:
                 message = f"stage {stage} holds {cap:g} of activations, and one micro-batch takes {max(held):g}"
                 raise Infeasible(message, where="memory", fix="recomputation, smaller micro-batches, or more stages")
-
-
-def uniform_pipeline(
-    stages: int,
-    micro_batches: int,
-    seconds: tuple[float, float, float],
-    transfer: float = 0.0,
-    cap: float = float("inf"),
-    memory: tuple[float, float] = (2.0, 1.0),
-) -> PipelineProblem:
-    """A pipeline whose stages and micro-batches are all alike.
-
-    `seconds`: of F, I and W; `memory`: what F allocates, and the part of it that W releases. The default is that of the
-    zero-bubble scheduler's own example: F allocates 2, I releases 1 and W the other.
-    """
-    forward, inputs, weights, held, kept = (((each,) * micro_batches,) * stages for each in (*seconds, *memory))
-    sends = ((transfer,) * micro_batches,) * (stages - 1)
-    return PipelineProblem(forward, inputs, weights, sends, sends, held, kept, (cap,) * stages, (0.0,) * stages)

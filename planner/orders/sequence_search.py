@@ -20,12 +20,8 @@ from planner.orders.slot_timing import fits_memory, objective_seconds
 MicroBatchSequence = tuple[int, ...]  # permutation of micro-batches: which one is the k-th
 QUICK_SHAPES = ((1.0, 0), (1.5, 0), (2.0, 0), (inf, 0))  # warm-up shapes of rules (construct.py)
 PATIENCE = 0.5
-SLOTS_BY_EFFORT = {
-    1: 200_000,
-    2: 1_000_000,
-    3: 4_000_000,
-    4: 20_000_000,
-}  # slots spent on evaluating sequences, by effort
+# Slots spent on evaluating sequences, by effort
+SLOTS_BY_EFFORT = {1: 200_000, 2: 1_000_000, 3: 4_000_000, 4: 20_000_000}
 SLOTS_PER_RULE = 4  # constructing an order takes as long as timing so many
 SEQUENCES_SEARCHED = 2  # sequences whose order is searched, beside the given one
 MOVE_SHARE = 0.3  # share of changes that move one micro-batch; the others swap two

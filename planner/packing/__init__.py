@@ -3,10 +3,8 @@
 from planner.packing.balanced import best_balanced, one_item_per_micro_batch
 from planner.packing.even_loads import exchange_loads, longest_first
 from planner.packing.even_packs import PackedLoads, even_packs, mean_shares
-from planner.packing.loader_groups import reorder_within_groups
-from planner.packing.long_short import LongShort, SplitProblem, rank_seconds, split_exactly, split_long
-from planner.packing.makespan_search import search_makespans
-from planner.packing.one_pool import best_of_each_pool
+from planner.packing.long_short import LongShort, SplitProblem, rank_seconds, split_long
+from planner.packing.makespan_search import best_of_each_pool, search_makespans
 from planner.packing.packed_groups import PackedGroup, Packing, canonical_order, longest_work_last, packing_seconds
 from planner.packing.rank_placement import place_packing
 from planner.packing.sample_packs import pack_samples
@@ -31,9 +29,7 @@ __all__ = [
     "packing_seconds",
     "place_packing",
     "rank_seconds",
-    "reorder_within_groups",
     "search_makespans",
-    "split_exactly",
     "split_long",
     "stream_search",
 ]

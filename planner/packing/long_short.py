@@ -3,7 +3,7 @@
 An item takes as long as it is whole on one rank, or on each rank of a group its share and what exchanging heads for
 tokens costs there (MegaScale-Omni's long-short sequence parallelism, arXiv 2605.08962). Items longer than a threshold
 are split: every threshold that could be better than what is found is tried, the most promising first; the rest is
-placed longest first and then exchanged. Few items also exactly, by an integer program.
+placed longest first and then exchanged.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from planner.costs import Floats, Ints
 from planner.packing.even_loads import exchange_loads, longest_first
-from planner.programs import ProgramBuilder, solve
 
 Bools = NDArray[np.bool_]
 
@@ -47,7 +46,7 @@ class LongShort:
 
 
 def rank_seconds(problem: SplitProblem, is_split: Bools, place: Ints) -> Floats:
-    """(ranks,) what each has to do."""
+    """Seconds of work of each rank, (ranks,)."""
     of_groups = np.bincount(place[is_split], problem.split[is_split], minlength=problem.groups)
     of_ranks = np.bincount(place[~is_split], problem.whole[~is_split], minlength=len(problem.start))
     return np.asarray(problem.start + of_ranks + np.repeat(of_groups, problem.degree))
@@ -89,37 +88,6 @@ def split_first(problem: SplitProblem, order: Ints, count: int) -> LongShort:
 
 
 def leveled(seconds: Floats, start: Floats) -> Ints:
-    """The bin of each item, (items,)."""
+    """The bin of each item, (items,), placed longest first and then exchanged."""
     table = np.repeat(seconds[:, None], len(start), axis=1)
     return exchange_loads(table, longest_first(seconds, start), start, EXCHANGES)
-
-
-def split_exactly(problem: SplitProblem, effort: int = 4, limit_seconds: float | None = None) -> LongShort:
-    """The best choice of items to split, and the best places, as far as the effort goes: for few items.
-
-    min C: each item is whole on one rank, or split over one group; what a rank has is at most C.
-    """
-    first, items, ranks = split_long(problem), len(problem.whole), len(problem.start)
-    b = ProgramBuilder()
-    slowest = b.variable(cost=1.0)
-    whole = [[b.variable(0, 1, integer=True) for _ in range(ranks)] for _ in range(items)]
-    split = [[b.variable(0, 1, integer=True) for _ in range(problem.groups)] for _ in range(items)]
-    for item in range(items):
-        b.row(dict.fromkeys((*whole[item], *split[item]), 1.0), 1.0, 1.0)
-    for rank in range(ranks):
-        load = {whole[item][rank]: float(problem.whole[item]) for item in range(items)}
-        load |= {split[item][rank // problem.degree]: float(problem.split[item]) for item in range(items)}
-        b.row({**load, slowest: -1.0}, upper=-float(problem.start[rank]))
-    hint = np.zeros(1 + items * (ranks + problem.groups))
-    hint[0] = first.seconds
-    for item in range(items):
-        hint[(split if first.is_split[item] else whole)[item][int(first.place[item])]] = 1.0
-    found = solve(b.build(), effort=effort, limit_seconds=limit_seconds, hint=hint)
-    if found.values is None:
-        return first
-    is_split = np.array([found.values[of_item].sum() > 0.5 for of_item in split], dtype=bool)
-    table = [(split if is_split[item] else whole)[item] for item in range(items)]
-    place = np.array([int(found.values[of_item].argmax()) for of_item in table], dtype=np.int64)
-    seconds = float(rank_seconds(problem, is_split, place).max())
-    best = first if first.seconds <= seconds else LongShort(is_split, place, seconds)
-    return LongShort(best.is_split, best.place, best.seconds, found.bound)

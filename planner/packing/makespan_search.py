@@ -5,19 +5,24 @@ multiples of the mean, while the others share one duration; then all durations i
 and cut into chunks, would take. Bisection finds the shortest durations that still take every sequence. Then all
 durations are perturbed, by much or by little, around the best packing so far, and at last its micro-batches are
 leveled. Work is counted in sequences placed, so that the same effort gives the same packing on any machine.
+
+Packings on one pool of ranks at a time are tried too, so that no plan for several kinds of ranks is worse than one that
+leaves the other kinds idle. Idle ranks still synchronise in every micro-batch and keep their share of the states, so
+the same groups take the same time. A pool is skipped when its work in perfect balance already takes longer than the
+known packing.
 """
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from planner.costs import Floats, PackingProblem, PackingTable, packing_table
+from planner.packing.balanced import best_balanced, one_item_per_micro_batch
 from planner.packing.fill import PackingArrays, fill
-from planner.packing.fill_budget import FillBudget
 from planner.packing.leveling import level_micro_batches
-from planner.packing.packed_groups import Packing, canonical_order, makespan, packing_seconds
+from planner.packing.packed_groups import FillBudget, PackedGroup, Packing, canonical_order, makespan, packing_seconds
 from planner.packing.rank_placement import NodeTable, align_groups, make_nodes
 
 BUDGET = FillBudget(
@@ -190,3 +195,40 @@ def perturbed(makespans: Floats, random: np.random.Generator) -> Floats:
     shorter = 1 - SHORTENED_BY * random.random()
     near: Floats = others * (shorter * makespans.sum() / others.sum())
     return near
+
+
+def best_of_each_pool(problem: PackingProblem, packed: Packing, effort: int) -> tuple[Packing, int]:
+    """`packed`, or a better packing with groups on one pool only; and the number of fills spent."""
+    best, best_seconds, fills = packed, packing_seconds(problem, packed), 0
+    for number in range(len(problem.pools) if len(problem.pools) > 1 else 0):
+        restricted = restrict_to_pool(problem, number)
+        if not all(map(restricted.choices, restricted.sizes)) or step_lower_bound(restricted) >= best_seconds:
+            continue
+        found, spent = search_makespans(
+            restricted, best_balanced(restricted) or one_item_per_micro_batch(restricted), effort
+        )
+        fills += spent
+        if packing_seconds(restricted, found) < best_seconds:
+            best, best_seconds = renumber_shapes(problem, found, number), packing_seconds(restricted, found)
+    return best, fills
+
+
+def step_lower_bound(problem: PackingProblem) -> float:
+    """Lower bound on the seconds of a step: the fewest micro-batches, all of them full and in perfect balance."""
+    work = packing_table(problem).least_rank_seconds / problem.ranks
+    return work + problem.fewest_micro_batches * problem.least_micro_batch_seconds + problem.step_seconds
+
+
+def restrict_to_pool(problem: PackingProblem, number: int) -> PackingProblem:
+    """The packing problem with the ranks of one pool alone."""
+    shapes = tuple(replace(shape, pool=0) for shape in problem.shapes if shape.pool == number)
+    return replace(problem, pools=(problem.pools[number],), shapes=shapes)
+
+
+def renumber_shapes(problem: PackingProblem, packed: Packing, number: int) -> Packing:
+    """A packing of one pool, with its shapes numbered as in the problem of all pools."""
+    shapes = [at for at, shape in enumerate(problem.shapes) if shape.pool == number]
+    micro_batches = (
+        tuple(PackedGroup(shapes[g.shape], g.items, g.first_rank) for g in micro_batch) for micro_batch in packed
+    )
+    return canonical_order(tuple(micro_batches), problem)

@@ -1,6 +1,7 @@
-"""The result of packing: micro-batches of groups of items, and the seconds that they take."""
+"""The result of packing: micro-batches of groups of items, the seconds that they take, and the work that finds them."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from planner.costs import PackingProblem
 
@@ -42,7 +43,7 @@ def last_rank_end(problem: PackingProblem, packed: Packing) -> float:
 
 
 def longest_work_last(problem: PackingProblem, packed: Packing) -> Packing:
-    """These micro-batches or their reverse: the one whose last work is longer, which hides more of the reduction.
+    """A packing's micro-batches or their reverse: the one whose last work is longer, which hides more of the reduction.
 
     Only for one synchronisation per step. Both take the same time, that of the longest chain of groups sharing ranks.
     """
@@ -59,7 +60,7 @@ def shortest_last_work(problem: PackingProblem, packed: Packing) -> float:
 
 
 def canonical_order(packed: Packing, problem: PackingProblem) -> Packing:
-    """The same packing in canonical order: groups by rank, items rising; micro-batches slowest first where all ranks
+    """A packing in canonical order: groups by rank, items rising; micro-batches slowest first where all ranks
     synchronise in each.
     """
     micro_batches = [
@@ -79,3 +80,17 @@ def canonical_order(packed: Packing, problem: PackingProblem) -> Packing:
 
 def by_rank(group: PackedGroup) -> int:
     return group.first_rank
+
+
+MIN_SEQUENCES_PER_FILL = 200  # sequences: a fill costs at least as much as placing this many
+
+
+class FillBudget(NamedTuple):
+    """How much work an effort level allows, counted in sequences placed: the same on any machine."""
+
+    sequences_placed: dict[int, int]  # sequences
+    min_fills: dict[int, int]  # fills that are always allowed, however many sequences each places
+
+    def fills(self, effort: int, sequences: int) -> int:
+        """Number of fills that an effort level allows for so many sequences."""
+        return max(self.min_fills[effort], self.sequences_placed[effort] // max(sequences, MIN_SEQUENCES_PER_FILL))

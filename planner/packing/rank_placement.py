@@ -108,7 +108,7 @@ class FreeNodes:
 
 
 def align_groups(problem: PackingProblem, packed: Packing) -> Packing:
-    """The same groups placed widest first, which puts powers of two on multiples of themselves, where they fit so."""
+    """A packing whose groups are placed widest first, where they fit so: powers of two on multiples of themselves."""
     micro_batches = [
         place_packing(problem, [[(group.shape, group.items) for group in micro_batch]]) or (micro_batch,)
         for micro_batch in packed

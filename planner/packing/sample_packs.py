@@ -10,7 +10,7 @@ reaches the bound, or the fewest packs, is taken.
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from planner.plan.pack_bound import fewest_packs
+from planner.plan.pack_fill import fewest_packs
 
 if TYPE_CHECKING:
     import numpy as np

@@ -10,8 +10,7 @@ from itertools import product
 import numpy as np
 
 from planner.costs import PackingProblem, PackingTable, packing_table
-from planner.packing.fill_budget import FillBudget
-from planner.packing.packed_groups import Packing, canonical_order, packing_seconds
+from planner.packing.packed_groups import FillBudget, Packing, canonical_order, packing_seconds
 from planner.packing.stream_fill import FillRules, ShapeSeconds, fill_streams, shape_seconds_of
 
 BUDGET = FillBudget(
@@ -106,7 +105,7 @@ def perturb(state: StreamSearch) -> None:
 
 
 def restrict_shapes(shape_seconds: list[ShapeSeconds], random: np.random.Generator) -> list[ShapeSeconds]:
-    """The same, with a few sequences, most of them long, restricted to one random shape."""
+    """The seconds of sequences by shape, with a few of them, most of them long, restricted to one random shape."""
     restricted = shape_seconds.copy()
     for _ in range(int(random.integers(1, RESTRICTED_SEQUENCES + 1))):
         item = int(len(shape_seconds) * random.random() ** 4)

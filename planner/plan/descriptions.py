@@ -36,7 +36,7 @@ def is_even(layout: Parallelism, name: str) -> bool:
 
 
 def placed_layout(layout: Layout, size: int) -> Parallelism:
-    """Return the same, with the module's ranks where they are not all of `size`."""
+    """Return a layout as `fix.layouts` has it, with the module's ranks where they are not all of `size`."""
     found = fixable_layout(layout)
     return found if len(layout.ranks) == size else with_fields(found, ranks=layout.ranks)
 

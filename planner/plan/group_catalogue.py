@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 from planner.plan.legal.group_laws import GroupPlacement
-from planner.plan.mesh.expert_layouts import expert_layouts
 from planner.plan.mesh.rank_mesh import (
     all_blocks,
     expert_groups_over,
+    expert_layouts,
     expert_shards,
     expert_state_groups,
     groups_over,
@@ -18,11 +18,8 @@ from planner.plan.tokens.token_shards import sharing_ranks
 from planner.specs.base import Ranks
 from planner.specs.layers import Module
 
-EXPERT_EXCHANGE_DIMS: tuple[tuple[str, ...], ...] = (
-    ("ep",),
-    ("etp",),
-    ("ep", "etp"),
-)  # dims whose ranks exchange tokens
+# Dims whose ranks exchange tokens
+EXPERT_EXCHANGE_DIMS: tuple[tuple[str, ...], ...] = (("ep",), ("etp",), ("ep", "etp"))
 
 
 def process_groups(plan: Plan) -> set[Ranks]:

@@ -7,13 +7,13 @@ other file.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import msgspec
 
-from planner.plan.task_reference import TaskName, TaskRef, parse_task_ref
+from planner.plan.task import TaskName, TaskRef, parse_task_ref
 from planner.specs.base import Amount, Count, Index, LayerCount, Layers, Name, RankCount, Ranks, Share, Spec
 from planner.specs.framework.memory_coefficients import PLANNER_RUNTIME_MEMORY, MemoryCoefficients
 from planner.specs.framework.own_runs import OwnRun
@@ -40,9 +40,10 @@ from planner.specs.parallelism import (
     Sync,
     ZeroStage,
 )
+from planner.specs.sequence_sharding import SequenceSplit
 from planner.specs.workload.items import Size, item_tokens
+from planner.specs.workload.length_sources import Repeated
 from planner.specs.workload.loss_weighting import LossWeighting
-from planner.specs.workload.repeated import Repeated
 
 # What a strategy decides: one layout of each module for all batches; the ranks of each; groups of ranks that change
 # with every micro-batch; where each sample is computed; the order of passes
@@ -71,7 +72,7 @@ class SourceFile(Spec):
 class Prices(Spec):
     """The costs that the plan was priced with: the part of a profile that it needs.
 
-    Where ranks are of several kinds, an entry names its kind: `llm@h100-80gb` (specs/hardware/rank_kinds.py).
+    Where ranks are of several kinds, an entry names its kind: `llm@h100-80gb` (specs/hardware/cluster.py).
     """
 
     profile: str
@@ -231,7 +232,7 @@ class Layout(Parallelism, kw_only=True):
         return self.state_shards * self.replica
 
     @property
-    def default_split(self) -> "SequenceSplit":
+    def default_split(self) -> SequenceSplit:
         """How items are sharded in groups that have no `split` of their own."""
         return SequenceSplit(self.ulysses, self.cp // self.ulysses)
 
@@ -273,26 +274,6 @@ class Layout(Parallelism, kw_only=True):
     def layer_recompute(self, layer: int) -> Recompute:
         """Return what one layer recomputes in its backward."""
         return next(iter(self.recompute_counts((layer,))))
-
-
-class SequenceSplit(NamedTuple):
-    """How a group shards each item: by heads in blocks of consecutive ranks (Ulysses), by tokens in rings."""
-
-    ulysses: int = 1  # ranks of a block
-    ring: int = 1  # blocks
-
-    @property
-    def degree(self) -> int:
-        """The number of ranks over which an item's tokens are sharded."""
-        return self.ulysses * self.ring
-
-    def ulysses_blocks(self, ranks: Sequence[int]) -> list[Sequence[int]]:
-        """Return the blocks of ranks that exchange heads by all-to-all."""
-        return [ranks[first : first + self.ulysses] for first in range(0, len(ranks), self.ulysses)]
-
-    def rings(self, ranks: Sequence[int]) -> list[Sequence[int]]:
-        """Return the rings: ranks with the same index in each block."""
-        return [ranks[index :: self.ulysses] for index in range(self.ulysses)]
 
 
 class Group(Spec):
@@ -483,3 +464,13 @@ def parse_module_key(key: str) -> tuple[str, Layers | None]:
 def group_name(ranks: Ranks) -> str:
     """Return the default name of a group, made of its ranks: `g0-31`."""
     return "g" + str(ranks).replace(",", "+")
+
+
+NO_OUTCOME = Outcome(status="feasible", value=0.0, bound=0.0, gap=0.0, bound_by="")
+NO_PREDICTION = Prediction(
+    step_seconds=0.0,
+    spread=0.0,
+    peak_memory_gib=0.0,
+    breakdown=Breakdown(compute=0.0, exposed_comm=0.0, idle=0.0),
+    measured_share=0.0,
+)

@@ -4,6 +4,7 @@ The planning process and the run exchange them through a folder (files/folder_qu
 """
 
 import hashlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, ClassVar
 
@@ -11,9 +12,9 @@ import msgspec
 
 from planner import files
 from planner.errors import InputError
+from planner.files import TAKEN
 from planner.plan.legal.plan_laws import require_legal
-from planner.plan.plan_file import Plan, Step
-from planner.plan.unpriced import NO_OUTCOME, NO_PREDICTION
+from planner.plan.plan_file import NO_OUTCOME, NO_PREDICTION, Plan, Step
 from planner.specs.base import Amount, Index, Spec, with_fields
 from planner.specs.workload.items import Size
 
@@ -107,3 +108,13 @@ def place_in_file(where: str) -> str:
     for of_plan, of_step in (("(uses.", "("), ("(steps[0]", "(step")):
         where = where.replace(of_plan, of_step)
     return where
+
+
+def trained_steps(plan: Plan, folder: Path | None, count: int, first: int = 0) -> Iterator[tuple[Plan, int]]:
+    """For each of `count` steps from number `first`, its plan, and the index of the step in that plan."""
+    head = PlanHead(plan)
+    for number in range(first, first + count):
+        if folder is None or number < len(plan.steps):
+            yield plan, number % len(plan.steps)
+        else:
+            yield head.read_plan(folder / TAKEN / str(number)), 0

@@ -1,7 +1,6 @@
 """Linear and integer programs: written once, solved by any back end, and every answer checked."""
 
 from planner.programs.back_ends import BACKENDS, solve
-from planner.programs.builder import ProgramBuilder
 from planner.programs.interval_scheduling import (
     IntervalProblem,
     IntervalSchedule,
@@ -10,7 +9,7 @@ from planner.programs.interval_scheduling import (
     Reservation,
     schedule_intervals,
 )
-from planner.programs.program import Floats, Program
+from planner.programs.program import Floats, Program, ProgramBuilder
 from planner.programs.solver_answer import Solution, SolverLimits
 
 __all__ = [

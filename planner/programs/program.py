@@ -5,9 +5,20 @@
 
 A is stored by rows (CSR): row i has `values[indptr[i]:indptr[i + 1]]` in the columns `indices[...]`, which rise.
 Always minimised; infinities mean "no bound". A program is immutable: derive a new one with `dataclasses.replace`.
+
+It is built the way its equations read, and `planner.programs.solve` solves it:
+
+    b = ProgramBuilder()
+    x = b.variable(0, 1, integer=True, cost=3.0)
+    y = b.variable(0, 10)
+    b.row({x: 1.0, y: -2.0}, upper=4.0)          # x - 2 y <= 4
+    program = b.build()
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
+from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,11 +79,11 @@ class Program:
         return self.row_names[row] if self.row_names else f"row {row}"
 
     def objective(self, x: Floats) -> float:
-        """Cost of values."""
+        """The cost of values of all variables, (variables,)."""
         return float(self.cost @ x)
 
     def row_activities(self, x: Floats) -> Floats:
-        """A x, (m,)."""
+        """The activities of the rows at values of all variables: A x, (rows,)."""
         products = self.values * x[self.indices]
         return np.bincount(self.entry_rows(), products, minlength=self.rows).astype(np.float64)
 
@@ -95,11 +106,11 @@ class Program:
         return float(self.cost[paid] @ best[paid])
 
     def without_objective(self) -> "Program":
-        """The same feasible set with zero costs."""
+        """The program with zero costs: its feasible set alone."""
         return replace(self, cost=np.zeros(self.variables))
 
     def tightened(self) -> "Program":
-        """The same program with the bounds of integer variables tightened to integers."""
+        """The program with the bounds of integer variables tightened to integers."""
         lower = np.where(self.integer, np.ceil(self.lower - 1e-9), self.lower) + 0.0  # no -0.0
         upper = np.where(self.integer, np.floor(self.upper + 1e-9), self.upper) + 0.0
         return replace(self, lower=lower, upper=upper)
@@ -114,3 +125,43 @@ def _violations(x: Floats, lower: Floats, upper: Floats) -> Floats:
     below = (lower - x) / np.maximum(1.0, np.where(np.isfinite(lower), np.abs(lower), 1.0))
     above = (x - upper) / np.maximum(1.0, np.where(np.isfinite(upper), np.abs(upper), 1.0))
     return np.maximum(below, above)
+
+
+class ProgramBuilder:
+    """Collects variables and rows, each identified by its index; a variable's is its position in a solution."""
+
+    def __init__(self) -> None:
+        self._variables: list[tuple[float, float, bool, float, str]] = []
+        self._rows: list[tuple[list[tuple[int, float]], float, float, str]] = []
+
+    def variable(
+        self, lower: float = 0.0, upper: float = inf, integer: bool = False, cost: float = 0.0, name: str = ""
+    ) -> int:
+        """Add a variable; returns its index."""
+        self._variables.append((lower, upper, integer, cost, name or f"x{len(self._variables)}"))
+        return len(self._variables) - 1
+
+    def row(self, terms: Mapping[int, float], lower: float = -inf, upper: float = inf, name: str = "") -> int:
+        """Add the constraint lower <= sum of coefficient · variable <= upper; returns its index."""
+        entries = sorted((variable, value) for variable, value in terms.items() if value != 0)
+        self._rows.append((entries, lower, upper, name or f"row {len(self._rows)}"))
+        return len(self._rows) - 1
+
+    def build(self) -> Program:
+        """The program as arrays."""
+        lower, upper, integer, cost, names = zip(*self._variables, strict=True) if self._variables else ((),) * 5
+        terms, row_lower, row_upper, row_names = zip(*self._rows, strict=True) if self._rows else ((),) * 4
+        entries = list(chain.from_iterable(terms))
+        return Program(
+            cost=np.array(cost, dtype=np.float64),
+            lower=np.array(lower, dtype=np.float64),
+            upper=np.array(upper, dtype=np.float64),
+            integer=np.array(integer, dtype=np.bool_),
+            indptr=np.cumsum([0, *map(len, terms)], dtype=np.int64),
+            indices=np.array([variable for variable, _ in entries], dtype=np.int64),
+            values=np.array([value for _, value in entries], dtype=np.float64),
+            row_lower=np.array(row_lower, dtype=np.float64),
+            row_upper=np.array(row_upper, dtype=np.float64),
+            names=names,
+            row_names=row_names,
+        )

@@ -16,7 +16,7 @@ from planner.specs.base import with_fields
 from planner.specs.layers import Module
 from planner.specs.layers.trained import Trained
 from planner.specs.model import Model
-from planner.specs.trained_modules import has_projector
+from planner.specs.trained_parameters import has_projector
 
 # Words that say what is frozen; an argument may say that it is not.
 FREEZE, NOT = r"(?:freez|froz)\w*[-_ ](?:the[-_ ])?", r"(?![-_ \w]{0,24}\s*[=:]\s*(?:false|0|off|no))"

@@ -4,8 +4,7 @@ import re
 
 from planner.costs.memory import FRAGMENTED
 from planner.specs.base import with_fields
-from planner.specs.framework.adam_updates import adam_bytes
-from planner.specs.framework.attention_kernels import AttentionKernel
+from planner.specs.framework.dated_kernels import AttentionKernel, adam_bytes
 from planner.specs.framework.memory_coefficients import MemoryCoefficients
 
 SEGMENTS = re.compile(r"expandable[_ -]?segments?(?!\s*[:=]\s*(?:false|off|0))")

@@ -5,10 +5,9 @@ from planner.costs.compute import adapter_gb_per_s, complete_rates, link_gb_per_
 from planner.published.published_case import PublishedCase, StatedNetwork
 from planner.published.shipped_profiles import framework_software
 from planner.specs.base import MAX_RANKS, with_fields
-from planner.specs.framework.attention_kernels import with_kernel
-from planner.specs.framework.fp8_recipes import with_recipe
+from planner.specs.framework.dated_kernels import with_kernel
 from planner.specs.framework.software import Software
-from planner.specs.framework.timing_coefficients import TimingCoefficients
+from planner.specs.framework.timing_coefficients import TimingCoefficients, with_recipe
 from planner.specs.hardware.device_rates import DeviceRates
 from planner.specs.hardware.profile import Device, Profile
 

@@ -5,8 +5,8 @@ from typing import Literal
 
 from planner.costs import LayoutColumns
 from planner.plan.gradient_flow import TRAINED, GradientFlow
-from planner.specs.framework.attention_kernels import AttentionKernel
-from planner.specs.framework.fp8_recipes import Fp8Recipe
+from planner.specs.framework.dated_kernels import AttentionKernel
+from planner.specs.framework.timing_coefficients import Fp8Recipe
 from planner.specs.layers import Module
 
 

@@ -25,7 +25,7 @@ from planner.published.unequal_lengths import UnequalLengths, require_undivided,
 from planner.published.usual_layouts import states_layout, usual_layouts
 from planner.specs import library
 from planner.specs.base import with_fields
-from planner.specs.framework.expert_launches import launches_at_once
+from planner.specs.framework.dated_kernels import launches_at_once
 from planner.specs.hardware.profile import Device, Profile
 from planner.specs.layers.trained import Lora
 

@@ -4,8 +4,8 @@ import re
 
 from planner.published.record_files import PublishedRecord
 from planner.published.record_setup import settings_text
-from planner.specs.framework.attention_kernels import AttentionKernel, attention_kernel
-from planner.specs.framework.fp8_recipes import Fp8Recipe
+from planner.specs.framework.dated_kernels import AttentionKernel, attention_kernel
+from planner.specs.framework.timing_coefficients import Fp8Recipe
 
 # The first that matches decides: versions that are months, dates, identifiers of arXiv, years.
 MONTH_PATTERNS = (

@@ -18,7 +18,7 @@ from planner.report.timeline_columns import TimelineColumns
 from planner.report.timeline_section import timeline_section
 from planner.report.why_section import Why, why_section
 from planner.scoring import Score, allowed_bytes_on
-from planner.specs.hardware.rank_kinds import rank_kinds
+from planner.specs.hardware.cluster import rank_kinds
 from planner.units import KIB
 
 Measured = tuple[int, PageStep]  # number of the plan's step, and the recorded step

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from planner.plan.mesh.equivalent_ranks import representative_ranks
+from planner.plan.mesh.identical_groups import representative_ranks
 from planner.plan.tasks.rounds import BEHIND, WATCHED
 from planner.report.interned import (
     STEP,

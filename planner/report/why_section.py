@@ -5,8 +5,7 @@ from math import exp
 
 from planner.costs import STEP_SECONDS
 from planner.plan.descriptions import alternative_text, left_out_texts, module_layout_text
-from planner.plan.pack_fill import pack_fill
-from planner.plan.pack_text import pack_text
+from planner.plan.pack_fill import pack_fill, pack_text
 from planner.plan.plan_file import Plan
 from planner.report.bound_text import bound_text
 from planner.report.tags import Content, Markup, join, keep_units, section, table, tag

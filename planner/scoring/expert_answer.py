@@ -16,7 +16,7 @@ from planner.costs import (
     pricing_of,
     published_ratio,
 )
-from planner.plan.mesh.expert_layouts import has_experts
+from planner.plan.mesh.rank_mesh import has_experts
 from planner.plan.plan_file import Layout, Plan, assignments
 from planner.specs.base import Layers
 from planner.specs.hardware.cluster import device_of_rank

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from planner.plan.plan_file import Plan
 from planner.plan.schedules import Slot
-from planner.plan.schedules.in_flight import KEPT_FOR_WEIGHTS
+from planner.plan.schedules.zero_bubble import KEPT_FOR_WEIGHTS
 from planner.plan.tasks.module_work import GroupWork, ModuleWork, module_work, pass_task
 from planner.scoring.plan_memory import PlanMemory
 from planner.specs.base import Ranks

@@ -15,12 +15,11 @@ from planner.plan.plan_file import Plan
 from planner.scoring.objective_value import item_lengths
 from planner.specs.base import with_fields
 from planner.specs.framework.own_runs import OwnRun
-from planner.specs.hardware.cluster import device_of_rank
-from planner.specs.hardware.rank_kinds import entry_of_kind
+from planner.specs.hardware.cluster import device_of_rank, entry_of_kind
 from planner.specs.measured_run import MeasuredRun, steps_apart
-from planner.specs.measured_runs import MeasuredRuns, shipped_runs
 from planner.specs.parallelism import Parallelism
 from planner.specs.parameters import parameter_counts
+from planner.specs.shipped_runs import MeasuredRuns, shipped_runs
 from planner.units import percent
 
 OWN = "your own"  # stands for the source of runs that a user measured
@@ -33,7 +32,7 @@ class NearestRun(NamedTuple):
 
     source: str
     run: MeasuredRun
-    apart: dict[str, float]  # by fact, in steps (specs/measured_runs.py)
+    apart: dict[str, float]  # by fact, in steps (specs/shipped_runs.py)
 
     @property
     def distance(self) -> float:

@@ -8,9 +8,10 @@ busiest rank bounds it.
 from collections.abc import Sequence
 
 from planner.costs import PackingProblem, rank_pools, split_degree
-from planner.plan.plan_file import Plan, SequenceSplit, Step, assignments
+from planner.plan.plan_file import Plan, Step, assignments
 from planner.plan.schedules import FORWARD_ONLY
 from planner.plan.task import Task
+from planner.specs.sequence_sharding import SequenceSplit
 
 
 def standard_groups(plan: Plan, number: int, name: str) -> bool:

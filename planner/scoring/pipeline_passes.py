@@ -11,7 +11,7 @@ from typing import NamedTuple
 from planner.costs import Pricing
 from planner.orders import PipelineProblem, StageTable, bound_any_sequence
 from planner.plan.plan_file import Plan
-from planner.plan.schedules.in_flight import KEPT_FOR_WEIGHTS
+from planner.plan.schedules.zero_bubble import KEPT_FOR_WEIGHTS
 from planner.plan.task import Phase, Task
 from planner.scoring.plan_memory import PlanMemory
 

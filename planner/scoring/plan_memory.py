@@ -21,7 +21,7 @@ from planner.costs.memory import (
 )
 from planner.orders import MEMORY_ROUNDING
 from planner.plan.mesh.rank_mesh import stage_ranks
-from planner.plan.plan_file import Plan, SequenceSplit
+from planner.plan.plan_file import Plan
 from planner.plan.task import Task
 from planner.scoring.offload_check import task_offloading
 from planner.simulate import FurtherBytes, MemoryCurves, OutputBytes, TaskEvent, Timeline, simulate_memory
@@ -29,6 +29,7 @@ from planner.specs.base import Layers
 from planner.specs.framework.memory_coefficients import MemoryCoefficients
 from planner.specs.hardware.cluster import device_of_rank
 from planner.specs.hardware.profile import Device
+from planner.specs.sequence_sharding import SequenceSplit
 from planner.units import GIB
 
 

@@ -14,7 +14,7 @@ from planner.errors import Impossible, InputError
 from planner.plan.plan_file import Plan
 from planner.scoring.work_at_peak import seconds_at_peak
 from planner.specs.base import Ranks
-from planner.specs.hardware.rank_kinds import entry_of_kind
+from planner.specs.hardware.cluster import entry_of_kind
 from planner.units import duration
 
 ROUNDING = 1e-9  # relative: by which sums of the same numbers differ

@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from planner.costs import peak_flops
+from planner.plan.feature_storage import computed_shares
 from planner.plan.gradient_flow import gradient_flows
-from planner.plan.kept_features import computed_shares
 from planner.plan.plan_file import Plan, assignments
 from planner.plan.tokens.encoder_outputs import fed_tokens
 from planner.scoring.objective_value import item_lengths

@@ -5,7 +5,7 @@ from planner.simulate.compiled_clock import run_activities
 from planner.simulate.drawn_ranks import representatives_of_ranks
 from planner.simulate.engine import simulate, simulated_end
 from planner.simulate.equal_micro_batches import equal_step_seconds
-from planner.simulate.memory_curves import Curve, FurtherBytes, MemoryCurves, simulate_memory, whole_curves
+from planner.simulate.memory_curves import Curve, FurtherBytes, MemoryCurves, OutputBytes, simulate_memory, whole_curves
 from planner.simulate.repetition import abridged_tasks, abridged_timeline, repeated, whole_tasks, whole_timeline
 from planner.simulate.time_parts import (
     ModuleWait,
@@ -20,7 +20,6 @@ from planner.simulate.timeline import TaskEvent, Timeline
 from planner.simulate.trace_reader import RecordedStep, median_step, read_steps
 from planner.simulate.trace_records import RoundsLeftOut, TracedStep
 from planner.simulate.trace_writer import build_trace, write_trace
-from planner.simulate.waiting_outputs import OutputBytes
 
 __all__ = [
     "NO_ACTIVITY",

@@ -29,9 +29,8 @@ class Clock:
         self.lanes = [activities.lanes[i] for i in range(n)]
         self.starts, self.ends, self.causes = [0.0] * n, [0.0] * n, [NO_ACTIVITY] * n
         self.ended = [False] * n
-        self.blocked = [
-            len(self.lanes[i]) for i in range(n)
-        ]  # number of lanes and activities that each still waits for
+        # Number of lanes and activities that each still waits for
+        self.blocked = [len(self.lanes[i]) for i in range(n)]
         self.followers: list[list[int]] = [[] for _ in range(n)]
         self.queues: list[deque[int]] = [deque() for _ in range(activities.lane_count)]
         self.queued: list[list[int]] = [[] for _ in range(n)]  # activities that the end of each one queues

@@ -6,8 +6,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.simulate.activities import Activities, ActivityTimes, RaggedArray
-from planner.simulate.activity_checks import require_valid
+from planner.simulate.activities import Activities, ActivityTimes, RaggedArray, require_valid
 from planner.simulate.clock import run_in_python as run_clock
 
 LIBRARY = Path(__file__).with_name("libclock.so")
@@ -48,7 +47,7 @@ def run_activities(activities: Activities) -> tuple[ActivityTimes, NDArray[np.bo
 
 
 def run_compiled(library: ctypes.CDLL, activities: Activities) -> tuple[ActivityTimes, NDArray[np.bool_]]:
-    """The same, by clock.c. Raises MemoryError."""
+    """Times of all activities, and which of them ended, by clock.c. Raises MemoryError."""
     buffers: dict[str, NDArray[np.float64] | NDArray[np.int64]] = {}  # referenced here while the library reads them
     for name in FLOATS:
         buffers[name] = np.ascontiguousarray(getattr(activities, name), dtype=np.float64)

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from planner.plan.mesh.equivalent_ranks import representative_ranks
-from planner.plan.mesh.identical_groups import MAX_UNFOLDED_RANKS
+from planner.plan.mesh.identical_groups import MAX_UNFOLDED_RANKS, representative_ranks
 from planner.simulate.timeline import Timeline
 from planner.specs.base import Ranks
 
@@ -22,7 +21,7 @@ class DrawnRanks:
         return len(self.stands_for) == self.job_size
 
     def drawn_among(self, ranks: Ranks) -> list[int]:
-        """Those of `ranks` that are drawn."""
+        """The drawn ranks among these."""
         return [rank for rank in ranks if rank in self.stands_for]
 
 

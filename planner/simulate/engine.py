@@ -11,8 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from planner.costs import Cost
 from planner.errors import InputError
-from planner.plan.mesh.equivalent_ranks import representative_ranks
-from planner.plan.mesh.identical_groups import NO_IDENTICAL_GROUPS, IdenticalGroups
+from planner.plan.mesh.identical_groups import NO_IDENTICAL_GROUPS, IdenticalGroups, representative_ranks
 from planner.plan.task import Task
 from planner.simulate.activities import NO_ACTIVITY, Activities, ActivityBuilder, ActivityTimes
 from planner.simulate.compiled_clock import run_activities
@@ -51,7 +50,7 @@ def simulate(
 
 
 def simulated_end(tasks: Sequence[Task], price: Callable[[Task], Cost]) -> float:
-    """The seconds of the same step alone, for who compares many by them."""
+    """Seconds of the step that `simulate` would return alone, for searches that compare many steps."""
     times = task_times(tasks, [task.id for task in tasks], [price(task) for task in tasks], NO_HELD_STREAMS)
     return float(times.ends.max(initial=0.0))
 

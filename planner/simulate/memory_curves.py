@@ -3,23 +3,43 @@ to its backward, and recomputed activations while a backward runs.
 
 Where a backward is split, the input gradient (I) frees what the weight gradient (W) does not need; the share that W
 needs is `KEPT_FOR_WEIGHTS`.
+
+A frozen encoder frees a forward's activations at its end, and holds its outputs until the last of its readers begins
+to take them. Who reads holds them from there, and lets go of a part with each of its forwards that read. So the further
+such an encoder runs ahead, the more waits where it computed.
 """
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
-from planner.plan.mesh.equivalent_ranks import EquivalentRanks
-from planner.plan.schedules.in_flight import KEPT_FOR_WEIGHTS
+from planner.plan.mesh.identical_groups import EquivalentRanks
+from planner.plan.schedules.zero_bubble import KEPT_FOR_WEIGHTS
 from planner.plan.task import Phase, Task
+from planner.plan.tokens.resharding import is_between_modules
 from planner.simulate.timeline import Repetition, TaskEvent, Timeline
-from planner.simulate.waiting_outputs import OutputBytes, waiting_outputs
 from planner.specs.base import Layers, Ranks
 
 Change = tuple[float, float]  # (seconds, bytes more from then on)
 Curve = tuple[tuple[float, float], ...]  # (seconds, bytes in use from then on)
+
+
+class OutputBytes(NamedTuple):
+    """Bytes of the outputs that a send carries, on each rank that sends and on each that reads."""
+
+    sent: float
+    read: float
+
+
+class HeldChange(NamedTuple):
+    """From `seconds` on, a rank holds `amount` bytes more."""
+
+    rank: int
+    seconds: float
+    amount: float
 
 
 @dataclass(frozen=True)
@@ -39,7 +59,7 @@ class MemoryCurves:
 @dataclass(frozen=True, slots=True)
 class FurtherBytes:
     """What ranks hold besides. `update`: a rank while the optimizer runs, which may be negative; `outputs`: of a send
-    between modules, while it waits for its readers (waiting_outputs.py).
+    between modules, while it waits for its readers.
     """
 
     update: Callable[[int], float] = lambda _: 0.0
@@ -180,3 +200,45 @@ def whole_curve(curve: Curve, repetition: Repetition, window: float, abridged: b
     again = ((at + number * seconds, held) for number in numbers for at, held in curve[first:last])
     late = repetition.rounds * seconds
     return (*curve[:last], *again, *((at + late, held) for at, held in curve[last:]))
+
+
+def waiting_outputs(
+    timeline: Timeline, tasks: Sequence[Task], output_bytes: Callable[[Task], OutputBytes]
+) -> Iterator[HeldChange]:
+    """Yield what ranks hold more or less of outputs that wait. `output_bytes`: of a send; zeros for what is not counted
+    here.
+    """
+    events = {event.id: event for event in timeline.events if event.phase == "F"}
+    readers = reading_forwards(tasks)
+    for send in tasks:
+        if send.phase != "send" or send.of != "F" or not is_between_modules(send):
+            continue
+        size, computed = output_bytes(send), events.get(send.after[0])
+        if not size.sent or computed is None:
+            continue
+        by_rank: dict[int, list[TaskEvent]] = defaultdict(list)
+        for reader in readers[send.id]:
+            for rank in {*reader.ranks} & {*send.peers}:
+                by_rank[rank].append(events[reader.id])
+        begins = {rank: min(each.start for each in reading) for rank, reading in by_rank.items()}
+        taken = max(begins.values(), default=computed.end)
+        for rank in send.ranks:
+            yield HeldChange(rank, computed.end, size.sent)
+            yield HeldChange(rank, max(taken, computed.end), -size.sent)
+        for rank, reading in by_rank.items():
+            yield HeldChange(rank, begins[rank], size.read)
+            yield from (HeldChange(rank, each.end, -size.read / len(reading)) for each in reading)
+
+
+def reading_forwards(tasks: Sequence[Task]) -> dict[str, list[Task]]:
+    """Return the forwards that wait for what each send between modules carries, by the id of the send."""
+    sent_by = {
+        task.id: task.after[0] for task in tasks if task.phase == "recv" and task.of == "F" and is_between_modules(task)
+    }
+    readers: dict[str, list[Task]] = defaultdict(list)
+    for task in tasks if sent_by else ():
+        if task.phase == "F":
+            for id in task.after:
+                if id in sent_by:
+                    readers[sent_by[id]].append(task)
+    return readers

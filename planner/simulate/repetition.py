@@ -67,7 +67,7 @@ def abridged_timeline(timeline: Timeline) -> Timeline:
 
 
 def abridged_tasks(timeline: Timeline, tasks: Sequence[Task]) -> tuple[Task, ...]:
-    """The tasks of that timeline."""
+    """The tasks of `abridged_timeline`: those that were simulated, each with its number in the whole step."""
     found = timeline.repetition
     if found is None:
         return tuple(tasks)
@@ -92,13 +92,13 @@ def whole_timeline(timeline: Timeline) -> Timeline:
 
 
 def later_event(event: TaskEvent, micro_batches: int, seconds: float) -> TaskEvent:
-    """The same event so many micro-batches and seconds later."""
+    """An event as it is so many micro-batches and seconds later."""
     id, cause = later_id(event.id, micro_batches), later_id(event.cause, micro_batches)
     return event._replace(id=id, start=event.start + seconds, end=event.end + seconds, cause=cause)
 
 
 def later_id(id: str, micro_batches: int) -> str:
-    """The id of the same task so many micro-batches later."""
+    """The id that a task has so many micro-batches later."""
     if not id:
         return id
     head, phase, number, group = id.split("/", 3)
@@ -122,7 +122,7 @@ def whole_tasks(timeline: Timeline, tasks: Sequence[Task]) -> tuple[Task, ...]:
 
 
 def later_task(task: Task, micro_batches: int) -> Task:
-    """The same task so many micro-batches later."""
+    """A task as it is so many micro-batches later."""
     after = tuple(later_id(id, micro_batches) for id in task.after)
     number = None if task.micro_batch is None else task.micro_batch + micro_batches
     return Task(

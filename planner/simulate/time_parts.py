@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
-from planner.plan.mesh.equivalent_ranks import representative_ranks
+from planner.plan.mesh.identical_groups import representative_ranks
 from planner.simulate.timeline import TaskEvent, Timeline
 from planner.specs.base import Ranks
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from planner.plan.mesh.equivalent_ranks import representative_ranks
+from planner.plan.mesh.identical_groups import representative_ranks
 from planner.plan.plan_file import Breakdown
 from planner.plan.task import PHASE_STREAMS, Phase
 from planner.plan.tasks.rounds import WATCHED
@@ -187,7 +187,7 @@ class Timeline:
         return tuple(event for event, _ in self.critical_rounds())
 
     def critical_rounds(self) -> list[tuple[TaskEvent, int]]:
-        """The same, each event with the number of rounds that it comes later, of those that were not simulated."""
+        """The critical path, each event with the number of rounds, of those not simulated, that it comes later."""
         return [*reversed([*self.causes()])]
 
     def causes(self) -> Iterator[tuple[TaskEvent, int]]:

@@ -1,8 +1,9 @@
-"""The base class of all structs in files, and the small types that several of them use."""
+"""The base class of all structs in files, in which fields two of them differ, and small types that several use."""
 
 import re
+from collections.abc import Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 
@@ -157,3 +158,30 @@ class Layers(Indices):
     """Layers of a module, counted from 0, in rising order."""
 
     __slots__ = ()
+
+
+class Difference(NamedTuple):
+    """A field in which two specs differ, and its two values."""
+
+    field: str  # its path: `moe.topk`; empty: the whole
+    one: Any
+    other: Any
+
+
+def differences(one: Any, other: Any, path: str = "") -> Iterator[Difference]:
+    """Every field in which two values differ; of specs of one kind field by field."""
+    if isinstance(one, Spec) and type(one) is type(other):
+        for name in one.__struct_fields__:
+            yield from differences(getattr(one, name), getattr(other, name), f"{path}.{name}" if path else name)
+    elif one != other:
+        yield Difference(path, one, other)
+
+
+def value_text(value: Any) -> str:
+    """A value as it would be written in a file or on the command line."""
+    if isinstance(value, tuple):
+        return " ".join(map(str, value))
+    if not isinstance(value, Spec):
+        return "none" if value is None else str(value)
+    tag = value.__struct_config__.tag
+    return tag if isinstance(tag, str) else type(value).__name__.lower()

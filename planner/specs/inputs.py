@@ -1,65 +1,82 @@
-"""A job with all files that it names read: the input of strategies and pricing."""
+"""A job with all files that it names read: the input of strategies and pricing.
 
-import os
-from dataclasses import dataclass, field
+Its coefficients are those of the software's file after the runs that the file keeps. What can hardly be meant is a
+warning of one line each, and no error.
+"""
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
+from statistics import fmean
 
 from planner import files
 from planner.errors import InputError
 from planner.specs import library
-from planner.specs.after_own_runs import with_own_runs
 from planner.specs.base import with_fields
-from planner.specs.cluster_choice import read_cluster
 from planner.specs.framework.memory_coefficients import PLANNER_RUNTIME_MEMORY, MemoryCoefficients
-from planner.specs.framework.own_runs import OwnRun
+from planner.specs.framework.own_runs import OwnRun, after_runs, shifted_timing
 from planner.specs.framework.software import Framework
-from planner.specs.framework.timing_coefficients import TimingCoefficients
+from planner.specs.framework.timing_coefficients import TimingCoefficients, plain_numbers
 from planner.specs.hardware.cluster import Cluster
 from planner.specs.hardware.device_rates import DeviceRates
 from planner.specs.hardware.profile import Device, Profile
-from planner.specs.input_limits import require_limited_modules
 from planner.specs.job import Job
-from planner.specs.job_names import NO_TABLES, NameTables, require_names
-from planner.specs.layers import Module
-from planner.specs.model import Model
-from planner.specs.parallelism import Parallelism, decided_fields
-from planner.specs.plausibility import warn_of_implausible
-from planner.specs.profile_choice import choose_profile
-from planner.specs.software_choice import read_software
-from planner.specs.stage_layers import broken_partition
-from planner.specs.trained_modules import with_trained
-from planner.specs.workload.expert_counts import CountsFile, with_expert_counts
-from planner.specs.workload.length_sources import LengthsFile, SamplesFile, StreamFile, TokensFolder, Workload
-from planner.specs.workload.reference_items import (
+from planner.specs.job_batches import (
+    batches_of,
+    in_job_file,
+    length_files,
+    replace_lengths,
+    require_limited_modules,
     require_read_by_samples,
+    sample_module,
     with_reference_items,
     without_references,
 )
-from planner.specs.workload.sample_batches import has_samples, read_sample_batches, with_mix
-from planner.specs.workload.sample_folder import CLIPS, IMAGES, has_media, media_files
-from planner.specs.workload.samples import SampleBatch, read_batches
-from planner.specs.workload.stream_batches import SourcePaths, add_streams
-from planner.specs.workload.token_folder import OFFSETS
+from planner.specs.layers import Module
+from planner.specs.measured_run import MeasuredRun
+from planner.specs.model import Model
+from planner.specs.named_files import (
+    NO_TABLES,
+    NameTables,
+    choose_profile,
+    read_cluster,
+    read_software,
+    require_names,
+)
+from planner.specs.parallelism import Parallelism, broken_partition, decided_fields
+from planner.specs.parameters import parameter_counts
+from planner.specs.trained_parameters import with_trained
+from planner.specs.workload.expert_counts import CountsFile, with_expert_counts
+from planner.specs.workload.items import part_lengths
+from planner.specs.workload.length_sources import StreamFile
+from planner.specs.workload.sample_batches import with_mix
+from planner.specs.workload.samples import SampleBatch
+from planner.specs.workload.stream_batches import SourcePaths
+
+LOG = logging.getLogger(__name__)
+USUAL_DTYPE = "bf16"  # where a job gives none
+ANOTHERS_RATE = {"bf16": ("fp16",), "fp8": ("bf16", "fp16")}  # whose rate is taken where a device lacks the dtype
 
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """A resolved job."""
+    """A job and all that it names: model, cluster, devices, prices of modules, and batches of samples."""
 
     job: Job
     model: Model
     module: str  # the one whose items are the workload's samples
     cluster: Cluster
     devices: dict[str, Device]
-    profile: Profile  # with several kinds of ranks, entries name their kind: specs/hardware/rank_kinds.py
+    profile: Profile  # with several kinds of ranks, entries name their kind: specs/hardware/cluster.py
     batches: tuple[SampleBatch, ...]
     sources: dict[str, Path]  # role → the file that was read
     seed: int = 0
     effort: int = 2
     first_row: int = 0
-    rates: dict[str, DeviceRates] = field(
-        default_factory=dict
-    )  # kind of rank → rates of its kernels, where they were timed
+    # Kind of rank → rates of its kernels, where they were timed
+    rates: dict[str, DeviceRates] = field(default_factory=dict)
     timing: TimingCoefficients = field(default_factory=TimingCoefficients)
     accounting: MemoryCoefficients = PLANNER_RUNTIME_MEMORY
     software: Framework = field(default_factory=Framework)  # what trains, and what it can launch
@@ -111,6 +128,11 @@ class JobOptions:
     lengths: str | None = None
     mix: str | None = None  # multimodal to text-only samples, as 9:1
 
+    @property
+    def span(self) -> tuple[int, int]:
+        """How many batches to read, and the first sample."""
+        return self.batches, self.first_row
+
 
 def load_job(reference: str, options: JobOptions, tables: NameTables = NO_TABLES) -> Inputs:
     """Read the job with this name or path, and all files that it names. Raises InputError, also for what is not in
@@ -149,7 +171,8 @@ def resolve_job(job: Job, path: Path, options: JobOptions, tables: NameTables = 
     require_read_by_samples(model, module, f"{model_path} (edges)")
     try:
         fed = without_references(model)
-        batches = batches_of(workload, fed, module, options, SourcePaths(path, model_path, base))
+        where = SourcePaths(path, model_path, base)
+        batches = batches_of(workload, fed, module, options.span, options.seed, where)
         batches = tuple(with_reference_items(batch, model, module) for batch in batches)
     except InputError as error:
         raise in_job_file(error, path) from error
@@ -202,66 +225,78 @@ def require_possible_layouts(inputs: Inputs) -> None:
             raise InputError(broken[0], where=f"{inputs.file} ({own}.stages)", fix=broken[1])
 
 
-def length_files(workload: Workload, base: Path) -> dict[str, Path]:
-    """The files that say the sizes of samples, by role."""
-    if not isinstance(workload.lengths, LengthsFile | SamplesFile | TokensFolder):
-        return {}
-    path = base / workload.lengths.path
-    if isinstance(workload.lengths, LengthsFile) or not os.path.isdir(path):
-        return {"lengths": path}
-    media = {of.noun: path / of.index for of in (IMAGES, CLIPS) if of.index in media_files(path)}
-    return {"lengths": path / OFFSETS, **{f"lengths of {noun}s": file for noun, file in media.items()}}
+def warn_of_implausible(inputs: Inputs) -> None:
+    """Log a line for each thing that can hardly be meant."""
+    for doubt in (*cluster_doubts(inputs.cluster, inputs.sources["cluster"]), *job_doubts(inputs)):
+        LOG.warning(doubt)
 
 
-def batches_of(
-    workload: Workload, model: Model, module: str, options: JobOptions, where: SourcePaths
-) -> tuple[SampleBatch, ...]:
-    """The batches of a workload, with items of all modules. Raises InputError."""
-    if has_samples(workload):
-        span = options.batches, options.first_row
-        return tuple(read_sample_batches(workload, model, module, span, options.seed, where.base))
-    if isinstance(workload.lengths, TokensFolder) and has_media(where.base / workload.lengths.path):
-        fix = f"lengths: {{from: samples, path: {workload.lengths.path}}}"
-        raise InputError("the folder has images or sound beside its tokens", where="workload.lengths", fix=fix)
-    samples = read_batches(workload, options.batches, options.first_row, options.seed, where.base)
-    return tuple(add_streams(samples, workload, model, module, options.seed, where))
+def cluster_doubts(cluster: Cluster, path: Path) -> Iterator[str]:
+    """Yield what is unusual: links that are quicker farther away, nodes that are not full."""
+    for near, far in pairwise(cluster.levels):
+        if far.gb_per_s > near.gb_per_s:
+            rates = f"{far.gb_per_s:g} GB/s beyond a {near.name} are more than within one, {near.gb_per_s:g} GB/s"
+            yield f"{files.place(path, 'levels')}: {rates}; is that meant?"
+    for kind in cluster.ranks:
+        rest = kind.count % kind.per_node
+        if kind.count > kind.per_node and rest:
+            yield f"{files.place(path, 'ranks')}: {kind.count} ranks at {kind.per_node} a node leave a node of {rest}"
 
 
-def in_job_file(error: InputError, path: Path) -> InputError:
-    """Return an error about a workload with the place in its job's file; any other as it is."""
-    if error.where and not error.where.startswith("workload"):
-        return error
-    route = (error.where or "workload.lengths").split(".")
-    return InputError(error.message, where=files.place(path, *route), fix=error.fix)
+def job_doubts(inputs: Inputs) -> Iterator[str]:
+    """Yield what is unusual: a dtype that a device lacks, degrees that divide neither heads nor ranks."""
+    job, path = inputs.job, inputs.sources["job"]
+    fixed = job.fix.layouts.get(inputs.module)
+    dtype = (fixed and fixed.dtype) or job.layout.dtype or USUAL_DTYPE
+    for name, device in inputs.devices.items():
+        if dtype in ANOTHERS_RATE and dtype not in device.tflops:
+            known = next((each for each in ANOTHERS_RATE[dtype] if each in device.tflops), "its fastest dtype")
+            yield f"{files.place(path, 'layout', 'dtype')}: {name} has no {dtype}; the rate of {known} is taken"
+    heads, ranks = inputs.spec.heads, inputs.cluster.size
+    unusual = [str(degree) for degree in job.degrees if heads % degree or ranks % degree]
+    if unusual:
+        counts = f"the {heads} heads and the {ranks} ranks"
+        yield f"{files.place(path, 'degrees')}: {' and '.join(unusual)} do not divide {counts}; is that meant?"
 
 
-def replace_lengths(job: Job, path: Path) -> Workload:
-    """Return the workload with lengths from a folder of tokens or samples, from a file of samples where the job has
-    one, or from a file of lengths with the same column as the job's.
-    """
-    lengths = job.workload.lengths
-    if os.path.isdir(path) or path.name == OFFSETS:
-        return with_fields(job.workload, lengths=folder_lengths(path if os.path.isdir(path) else path.parent))
-    if isinstance(lengths, SamplesFile):
-        return with_fields(job.workload, lengths=SamplesFile(path=str(path)))
-    column = lengths.column if isinstance(lengths, LengthsFile) else "tokens"
-    return with_fields(job.workload, lengths=LengthsFile(path=str(path), column=column))
+def with_own_runs(inputs: Inputs, runs: tuple[OwnRun, ...]) -> Inputs:
+    """The inputs with the likeliest coefficients after these runs; as they are without any."""
+    if not runs:
+        return inputs
+    told = after_runs(runs, job_run(inputs), inputs.device.tflops_in_16_bits)
+    timing = plain_numbers(shifted_timing(inputs.timing, told.shifts))
+    return replace(inputs, timing=timing, software_spread=inputs.software_spread * told.narrowed, own_runs=runs)
 
 
-def folder_lengths(folder: Path) -> TokensFolder | SamplesFile:
-    """Lengths from a folder, by what is in it."""
-    return SamplesFile(path=str(folder)) if has_media(folder) else TokensFolder(path=str(folder))
+def job_run(inputs: Inputs) -> MeasuredRun:
+    """What a job's plan will run, as far as a job says it: no degrees."""
+    modules = inputs.model.modules
+    name = max(modules, key=lambda each: parameter_counts(modules[each]).total)
+    items = [batch.items if name == inputs.module else batch.streams.get(name, {}) for batch in inputs.batches]
+    lengths = [length for sizes in items for size in sizes.values() for length in part_lengths(size)]
+    return MeasuredRun(
+        device=inputs.cluster.ranks[0].kind,
+        software=inputs.software.name,
+        dtype=inputs.fixed_of(name).dtype or USUAL_DTYPE,
+        experts=modules[name].routed_experts is not None,
+        zero=1,
+        ranks=inputs.cluster.size,
+        tp=1,
+        pp=1,
+        cp=1,
+        ep=1,
+        seq=max(1, round(fmean(lengths or [1]))),
+        billions=parameter_counts(modules[name]).total / 1e9,
+    )
 
 
-def sample_module(job: Job, model: Model, path: Path) -> str:
-    """Return the module whose items are the workload's samples. Raises InputError where the job does not say which."""
-    if not job.workload.module and len(model.modules) == 1:
-        return next(iter(model.modules))
-    if job.workload.module not in model.modules:
-        named = f"module `{job.workload.module}`" if job.workload.module else "no module"
-        raise InputError(
-            f"the workload names {named}, the model has {', '.join(model.modules)}",
-            where=f"{path} (workload.module)",
-            fix="name one of them",
-        )
-    return job.workload.module
+def inputs_at_mix(inputs: Inputs, mix: str, options: JobOptions) -> Inputs:
+    """The inputs of a job that draws its samples, with batches of this mix. Raises InputError."""
+    path = inputs.sources["job"]
+    workload = with_mix(inputs.job.workload, mix)
+    where = SourcePaths(path, inputs.sources["model"], path.parent)
+    try:
+        batches = batches_of(workload, inputs.model, inputs.module, options.span, options.seed, where)
+    except InputError as error:
+        raise in_job_file(error, path) from error
+    return replace(inputs, job=with_fields(inputs.job, workload=workload), batches=batches)

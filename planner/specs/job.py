@@ -64,9 +64,8 @@ class PerBatch(Spec):
     """Each batch is planned while earlier ones train."""
 
     look_ahead: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 4  # batches that are planned in advance
-    deadline_ms: Amount | None = (
-        None  # of planning a batch, after which its plan is not improved; None: limited by effort alone
-    )
+    # of planning a batch, after which its plan is not improved; None: limited by effort alone
+    deadline_ms: Amount | None = None
     wait: bool = False  # no step starts before its planning has ended: without a deadline, every run trains the same
 
 

@@ -4,8 +4,9 @@ A job fixes some of its fields and a search decides the others; a plan's layout 
 (plan/plan_file.py), and the closed form prices many of them as columns (costs/layout_columns.py).
 """
 
-from collections.abc import Iterable
-from itertools import combinations
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import accumulate, combinations, pairwise
 from typing import Annotated, Any, Literal, get_args
 
 import msgspec
@@ -33,17 +34,12 @@ Sync = Literal["micro_batch", "step"]
 # When an encoder's backwards run: after everything else of the step, or each behind the last gradient of its outputs.
 EncoderBackward = Literal["last", "at_once"]
 # Where a frozen encoder's outputs come from: computed in every epoch; or in the first one, and then read from the
-# host's memory or from a disk (plan/kept_features.py).
+# host's memory or from a disk (plan/feature_storage.py).
 FeatureSource = Literal["computed", "host", "disk"]
 
 ZERO_BUBBLE = ("zb_h1", "zb_h2")  # schedules that compute gradients of weights apart from those of inputs
-MESH_DIMS = (
-    "tp",
-    "cp",
-    "dp",
-    "replica",
-    "pp",
-)  # dims of a module's rank mesh, in their default order, fastest-varying first
+# Dims of a module's rank mesh, in their default order, fastest-varying first
+MESH_DIMS = ("tp", "cp", "dp", "replica", "pp")
 DEFAULT_RANK_ORDER = "-".join(MESH_DIMS)
 
 
@@ -68,9 +64,8 @@ class Parallelism(Spec):
     rank_order: str | None = None  # fastest-varying dim first, as in Megatron's --order
     sequence_parallel: bool | None = None  # norms and residuals are sharded over tp by tokens (arXiv 2205.05198)
     zero: ZeroStage | None = None
-    recompute: Recompute | dict[str | int, Recompute] | None = (
-        None  # of all layers, or by ranges of layers, where others have none
-    )
+    # of all layers, or by ranges of layers, where others have none
+    recompute: Recompute | dict[str | int, Recompute] | None = None
     offload: Share | None = None  # share of each item's activations in host memory
     optimizer_offload: Share | None = None  # share of Adam's moments in host memory, where processors update them
     schedule: Schedule | None = None  # of the passes on pipeline ranks
@@ -151,3 +146,27 @@ def decided_fields(parallelism: Parallelism) -> dict[str, Any]:
     """Return the fields that are decided, with their values."""
     fields = ((name, getattr(parallelism, name)) for name in Parallelism.__struct_fields__)
     return {name: value for name, value in fields if value is not None}
+
+
+def broken_partition(stages: Sequence[Layers], layers: int) -> tuple[str, str] | None:
+    """The message about pipeline stages that do not hold layers 0 to `layers` - 1 once each, in order, and its fix;
+    None where they do. Single numbers that add up to the layers were meant as counts: the fix says the stages of these.
+    """
+    held = [layer for stage in stages for layer in stage]
+    if held == [*range(layers)]:
+        return None
+    if all(len(stage) == 1 for stage in stages) and sum(held) == layers and all(held):
+        meant = [Layers(range(first, last)) for first, last in pairwise(accumulate(held, initial=0))]
+        message = f"the stages are single layers {', '.join(map(str, held))}, and there are {layers} layers"
+        return message, f"as counts of layers: stages: [{', '.join(map(str, meant))}]"
+    fix = f"cover each of layers 0-{layers - 1} once, in order"
+    unknown = [layer for layer in held if layer >= layers]
+    repeated = [layer for layer, count in Counter(held).items() if count > 1]
+    missing = sorted({*range(layers)} - {*held})
+    if unknown:
+        return f"layer {min(unknown)} of the stages does not exist, there are {layers}", fix
+    if repeated:
+        return f"layer {min(repeated)} is in {held.count(min(repeated))} stages", fix
+    if missing:
+        return f"{'layer' if len(missing) == 1 else 'layers'} {Layers(missing)} in no stage", fix
+    return "the layers of the stages do not rise from one stage to the next", fix

@@ -26,13 +26,13 @@ class ParameterCounts(NamedTuple):
 
 @lru_cache(maxsize=1024)  # pricing of every task needs it
 def parameter_counts(module: Module) -> ParameterCounts:
-    """Return the exact counts, including norms and biases."""
+    """Return the exact counts of parameters of a module, including norms and biases."""
     stack = stack_parameters(module, kind_counts(module))
     return ParameterCounts(layer_parameters(module), module.layers, embedding_head_parameters(module), stack)
 
 
 def model_parameters(model: Model) -> int:
-    """Return the sum over all modules."""
+    """Return the parameters of all modules of a model together."""
     return sum(parameter_counts(module).total for module in model.modules.values())
 
 
@@ -45,12 +45,12 @@ def active_parameters(module: Module) -> int:
 
 
 def parameters_of_layers(module: Module, layers: Sequence[int]) -> int:
-    """Return the sum over these layers, without embedding and head."""
+    """Return the parameters of these layers together, without embedding and head."""
     return stack_parameters(module, kind_counts(module, layers))
 
 
 def stack_parameters(module: Module, counts: Mapping[LayerKind, int]) -> int:
-    """Return the sum over `counts` layers of each kind."""
+    """Return the parameters of `counts` layers of each kind together."""
     return sum(layer_parameters(module, kind) * count for kind, count in counts.items())
 
 
@@ -66,7 +66,7 @@ def layer_parameters(module: Module, kind: LayerKind | None = None) -> int:
 
 
 def gate_parameters(module: Module, kind: LayerKind) -> int:
-    """Return one number for each block of a layer whose blocks are gated."""
+    """Return the parameters of a layer's gates: one for each block of a layer whose blocks are gated."""
     return len(kind_blocks(kind)) if module.gates_residuals(kind) else 0
 
 
@@ -89,7 +89,7 @@ def attention_parameters(module: Module) -> int:
 
 
 def cross_attention_parameters(module: Module) -> int:
-    """Return the same of cross attention, whose keys and values are projected from another module's outputs."""
+    """Return the parameters of cross attention, whose keys and values are projected from another module's outputs."""
     norms = 2 * norm_parameters(module, head_dim(module)) if module.has_cross_norms else 0
     return projection_parameters(module, module.cross_attention_width) + norms
 
@@ -176,7 +176,7 @@ def embedding_head_parameters(module: Module) -> int:
 
 
 def counts_text(module: Module) -> str:
-    """Return what a count includes, for a table."""
+    """Return what the count of a module's parameters includes, as text for a table."""
     parts = dict.fromkeys(end.role for end in module.embedding_head)
     experts = [f"experts ({active_parameters(module):,} active)"] if module.routed_experts else []
     return "layers, " + ", ".join([*parts, *experts, *(["biases"] if module.bias != "none" else [])])

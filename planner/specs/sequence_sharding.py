@@ -11,6 +11,26 @@ from typing import NamedTuple
 UNEVEN = 1 / 32
 
 
+class SequenceSplit(NamedTuple):
+    """How a group shards each item: by heads in blocks of consecutive ranks (Ulysses), by tokens in rings."""
+
+    ulysses: int = 1  # ranks of a block
+    ring: int = 1  # blocks
+
+    @property
+    def degree(self) -> int:
+        """The number of ranks over which an item's tokens are sharded."""
+        return self.ulysses * self.ring
+
+    def ulysses_blocks(self, ranks: Sequence[int]) -> list[Sequence[int]]:
+        """Return the blocks of ranks that exchange heads by all-to-all."""
+        return [ranks[first : first + self.ulysses] for first in range(0, len(ranks), self.ulysses)]
+
+    def rings(self, ranks: Sequence[int]) -> list[Sequence[int]]:
+        """Return the rings: ranks with the same index in each block."""
+        return [ranks[index :: self.ulysses] for index in range(self.ulysses)]
+
+
 class Span(NamedTuple):
     """Consecutive tokens of one document."""
 

@@ -17,8 +17,7 @@ from planner.errors import Infeasible, Unsupported
 from planner.layouts import with_joint_fields
 from planner.plan.descriptions import placed_layout
 from planner.plan.join_plans import round_digits
-from planner.plan.launchable import refusal_text
-from planner.plan.launchable_plan import plan_refusals
+from planner.plan.launchable.launch_refusals import plan_refusals, refusal_text
 from planner.plan.plan_file import Alternative, Plan, assignments
 from planner.scoring import (
     OPTIMAL_GAP,

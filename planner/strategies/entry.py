@@ -3,7 +3,7 @@
 from typing import Literal, NamedTuple, Protocol
 
 from planner.plan.plan_file import Decision, Plan
-from planner.specs.hardware.rank_kinds import rank_kinds
+from planner.specs.hardware.cluster import rank_kinds
 from planner.specs.inputs import Inputs
 from planner.specs.parallelism import Sync
 

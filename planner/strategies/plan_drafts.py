@@ -12,6 +12,8 @@ from planner.packing import PackedGroup
 from planner.plan.gradient_flow import gradient_flows
 from planner.plan.join_plans import joined_left_out
 from planner.plan.plan_file import (
+    NO_OUTCOME,
+    NO_PREDICTION,
     Group,
     ItemEntry,
     Layout,
@@ -24,7 +26,6 @@ from planner.plan.plan_file import (
     Step,
     group_name,
 )
-from planner.plan.unpriced import NO_OUTCOME, NO_PREDICTION
 from planner.specs import library
 from planner.specs.base import Ranks
 from planner.specs.inputs import Inputs

@@ -12,8 +12,7 @@ from planner.callbacks import OnProgress
 from planner.errors import Infeasible
 from planner.plan.plan_file import Layout, Plan
 from planner.scoring import restate_in_objective
-from planner.specs.inputs import Inputs, JobOptions
-from planner.specs.mix_inputs import inputs_at_mix
+from planner.specs.inputs import Inputs, JobOptions, inputs_at_mix
 from planner.specs.workload.mix_schedule import MixPart, distinct_mixes, mixes_between
 from planner.strategies.modality import LayoutsAtMix
 from planner.why.best_changes import best_changes

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from planner.errors import Infeasible
 from planner.layouts import fixed_fields
-from planner.plan.launchable import first_refusal
+from planner.plan.launchable.launch_refusals import first_refusal
 from planner.specs.inputs import Inputs
 from planner.strategies.static import impossible_fields
 from planner.why.apply_changes import apply_changes, apply_implied

@@ -5,12 +5,11 @@ from math import ceil
 
 from planner.costs import Pricing
 from planner.errors import InputError
-from planner.plan.plan_file import SequenceSplit
 from planner.specs.base import Layers, Ranks, with_fields
-from planner.specs.hardware.cluster import Cluster, RankKind
+from planner.specs.hardware.cluster import Cluster, RankKind, rank_kinds
 from planner.specs.hardware.profile import CollectiveCosts
-from planner.specs.hardware.rank_kinds import rank_kinds
 from planner.specs.inputs import Inputs
+from planner.specs.sequence_sharding import SequenceSplit
 from planner.strategies import data_parallel_layouts, plan_uses
 from planner.units import GIB
 

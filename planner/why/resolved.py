@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from planner.errors import Infeasible
 from planner.layouts import fixed_fields
-from planner.plan.launchable import first_refusal, refusal_text
+from planner.plan.launchable.launch_refusals import first_refusal, refusal_text
 from planner.plan.plan_file import Plan
 from planner.scoring import score
 from planner.specs.base import Spec

@@ -15,16 +15,14 @@ from planner.errors import InputError
 from planner.solve_job import BEST
 from planner.specs import library
 from planner.specs.base import with_fields
-from planner.specs.cluster_choice import device_kind, read_cluster
 from planner.specs.hardware.cluster import Cluster
-from planner.specs.hardware.node_cluster import NodeCluster, expand_nodes
-from planner.specs.hardware.node_parts import NodeAdapters, NodeGpus
+from planner.specs.hardware.node_cluster import NodeAdapters, NodeCluster, NodeGpus, expand_nodes
 from planner.specs.hardware.profile import Profile
-from planner.specs.inputs import folder_lengths
 from planner.specs.job import Job
+from planner.specs.job_batches import folder_lengths
 from planner.specs.layers.stack import InputUnit
 from planner.specs.model import Model
-from planner.specs.software_choice import read_software
+from planner.specs.named_files import device_kind, read_cluster, read_software
 from planner.specs.workload.distributions import DISTRIBUTIONS
 from planner.specs.workload.length_sources import Distribution, LengthsFile, LengthSource, SamplesFile, Workload
 from planner.specs.workload.sample_records import JSON_ENDINGS

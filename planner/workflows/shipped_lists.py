@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from importlib import import_module
 
 from planner.specs import library
-from planner.specs.cluster_choice import read_cluster
 from planner.specs.framework.software import Software
 from planner.specs.hardware.cluster import Cluster
 from planner.specs.hardware.profile import Profile
 from planner.specs.job import Job
 from planner.specs.model import Model
+from planner.specs.named_files import read_cluster
 from planner.specs.parameters import active_parameters, parameter_counts
 from planner.specs.workload.distributions import DISTRIBUTIONS
 from planner.specs.workload.length_sources import Distribution, FixedLength, Workload

@@ -9,7 +9,7 @@ from hypothesis import given
 from planner.calibrate.after_one_run import alike, errors_after_one_run, source_errors
 from planner.calibrate.framework_fit import predicted_seconds
 from planner.calibrate.timed_cases import machines_of_cases
-from planner.specs.framework.after_runs import after_runs
+from planner.specs.framework.own_runs import after_runs
 from tests.calibrate.made_cases import grid, truth
 from tests.specs.test_after_runs import RUNS, left_of
 from tests.specs.test_after_runs import alike as alike_runs

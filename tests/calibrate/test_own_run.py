@@ -11,10 +11,9 @@ from planner.calibrate.own_run import standard_deviations
 from planner.errors import InputError
 from planner.scoring import described_run, nearest_run, read_plan, throughput
 from planner.scoring.nearest_run import OWN
-from planner.specs.after_own_runs import job_run
 from planner.specs.base import with_fields
 from planner.specs.framework.software import Software
-from planner.specs.inputs import JobOptions, load_job
+from planner.specs.inputs import JobOptions, job_run, load_job
 from planner.specs.library import read_named
 from planner.specs.measured_run import JOB_FACTS
 

@@ -11,9 +11,9 @@ from planner import files
 from planner.cli.app import app
 from planner.errors import InputError
 from planner.plan.plan_file import Plan
-from planner.specs.cluster_choice import read_cluster
 from planner.specs.inputs import JobOptions, load_job
 from planner.specs.job import Job
+from planner.specs.named_files import read_cluster
 from planner.workflows.questions import Question, write_question
 from tests.hf.configs import LLAMA_8B
 

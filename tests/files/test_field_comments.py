@@ -2,7 +2,7 @@
 
 import pytest
 
-from planner.files.field_comments import field_comments, structs_of
+from planner.files.format_schema import field_comments, structs_of
 from planner.plan.formats import FORMATS, schema_of_format
 from planner.specs.hardware.cluster import Cluster, Level
 from planner.specs.hardware.node_cluster import NodeCluster

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from planner.errors import InputError
-from planner.files.writable import FOLDER_FIX, path_exists, require_folder, require_writable
+from planner.files.named_paths import FOLDER_FIX, path_exists, require_folder, require_writable
 
 
 def test_folders_that_are_missing_are_made_and_files_left_alone(tmp_path):

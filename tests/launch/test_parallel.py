@@ -19,10 +19,9 @@ from planner.models.build import build, init_weights
 from planner.models.inputs.training_items import synthetic_batch
 from planner.models.sequence_parallel import NO_SEQUENCE_PARALLEL
 from planner.models.sharding import ModuleShard
-from planner.plan.plan_file import SequenceSplit
 from planner.specs.layers import Decoder, Vit
 from planner.specs.layers.components import LatentAttentionShape
-from planner.specs.sequence_sharding import even_sizes
+from planner.specs.sequence_sharding import SequenceSplit, even_sizes
 
 GQA = {"layers": 2, "hidden": 32, "heads": 8, "ffn": 48, "vocab": 60}
 SHAPES = {

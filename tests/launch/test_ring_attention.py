@@ -17,9 +17,8 @@ from planner.launch.processes import launch
 from planner.launch.worker import joined_world
 from planner.models.kernels.attention import packed_attention
 from planner.models.kernels.attention_tiles import Masking, max_tile_tokens, tiles_of, visible_pairs
-from planner.plan.plan_file import SequenceSplit
 from planner.specs.layers import Decoder
-from planner.specs.sequence_sharding import rank_spans, token_count, zigzag
+from planner.specs.sequence_sharding import SequenceSplit, rank_spans, token_count, zigzag
 from planner.specs.shapes import attended_pairs, ring_elements, ulysses_elements
 from tests.models.kernels.test_attention import computed_scores
 

@@ -16,7 +16,7 @@ from planner.layouts.layout_fields import TrainingSetup
 from planner.layouts.layout_space import micro_batch_sizes
 from planner.plan.mesh.even_stages import even_stages
 from planner.plan.schedules import schedule_slots
-from planner.plan.schedules.in_flight import KEPT_FOR_WEIGHTS
+from planner.plan.schedules.zero_bubble import KEPT_FOR_WEIGHTS
 from planner.specs.layers import Decoder
 from tests.examples import examples
 

@@ -18,8 +18,8 @@ from planner.layouts.layout_problem import fixed_fields, layout_problem
 from planner.layouts.layout_screening import screen, seconds_of
 from planner.layouts.layout_space import layout_at
 from planner.layouts.space_bound import layout_bounds
-from planner.plan.launch_case import trained_facts
-from planner.plan.launchable import launch_refusals
+from planner.plan.launchable.launch_refusals import launch_refusals
+from planner.plan.launchable.launch_rules import trained_facts
 from planner.scoring import score
 from planner.specs.base import Layers, with_fields
 from planner.specs.parallelism import ZERO_BUBBLE

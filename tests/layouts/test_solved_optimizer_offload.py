@@ -19,8 +19,8 @@ from planner.layouts.layout_screening import screen
 from planner.layouts.layout_space import layout_at
 from planner.layouts.solved_optimizer_offload import offloads_moments
 from planner.layouts.space_bound import layout_bounds
-from planner.plan.launch_case import trained_facts
-from planner.plan.launchable import launch_refusals
+from planner.plan.launchable.launch_refusals import launch_refusals
+from planner.plan.launchable.launch_rules import trained_facts
 from planner.runtime.preflight.preflight_checks import refusals
 from planner.scoring import score
 from planner.specs.base import with_fields

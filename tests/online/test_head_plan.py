@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from planner import files, pipeline
 from planner.costs.packing_problem import RankPool
 from planner.errors import InputError
-from planner.online.group_placement import catalogue_blocks, place_groups
-from planner.online.head_plan import with_group_catalogue
+from planner.online.catalogue_placement import catalogue_blocks, place_groups, with_group_catalogue
 from planner.online.plan_inputs import inputs_of_plan
 from planner.plan.legal.plan_laws import violations
 from planner.plan.plan_file import Plan

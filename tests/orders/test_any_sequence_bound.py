@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.orders import bound_any_sequence, bound_fixed_sequence, objective_seconds, search_order, uniform_pipeline
+from planner.orders import bound_any_sequence, bound_fixed_sequence, objective_seconds, search_order
 from planner.orders.any_sequence_bound import FractionalKnapsack, micro_batches_alike
 from tests.examples import examples
-from tests.pipelines import all_orders, labelled_fits, labelled_seconds, labelled_words, made_up
+from tests.pipelines import all_orders, labelled_fits, labelled_seconds, labelled_words, made_up, uniform_pipeline
 
 CHANCES = st.integers(0, 2**32).map(Random)
 

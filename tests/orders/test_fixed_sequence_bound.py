@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from planner.orders import bound_fixed_sequence, objective_seconds, search_order, uniform_pipeline
+from planner.orders import bound_fixed_sequence, objective_seconds, search_order
 from planner.orders.cp_sat_order import solve_order_exactly
 from planner.orders.slot_timing import fits_memory
 from planner.programs.solver_answer import SolverLimits
-from tests.pipelines import all_orders, made_up
+from tests.pipelines import all_orders, made_up, uniform_pipeline
 
 SHAPES = [(1, 3), (2, 2), (2, 3), (3, 2), (4, 2)]
 

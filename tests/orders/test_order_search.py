@@ -5,13 +5,12 @@ from itertools import pairwise
 import pytest
 
 from planner.errors import Infeasible
-from planner.orders import objective_seconds, search_order, slot_times, uniform_pipeline
+from planner.orders import objective_seconds, search_order, slot_times
 from planner.orders.anneal import anneal
-from planner.orders.construct import construct
-from planner.orders.rule_tuning import tune_rule
+from planner.orders.construct import construct, tune_rule
 from planner.orders.slot_timing import fits_memory
 from planner.plan.schedules import schedule_slots
-from tests.pipelines import all_orders, made_up
+from tests.pipelines import all_orders, made_up, uniform_pipeline
 
 LETTERS = {"F": "F", "B": "IW", "I": "I", "W": "W"}
 HAND_MADE = ("1f1b", "zb_h1", "zb_h2", "gpipe")

@@ -4,10 +4,10 @@ from itertools import permutations
 
 import pytest
 
-from planner.orders import bound_any_sequence, objective_seconds, search_order, search_sequences, uniform_pipeline
+from planner.orders import bound_any_sequence, objective_seconds, search_order, search_sequences
 from planner.orders.sequence_search import evaluate_sequences, initial_sequences
 from planner.orders.slot_timing import fits_memory
-from tests.pipelines import all_orders, made_up
+from tests.pipelines import all_orders, made_up, uniform_pipeline
 
 
 @pytest.mark.parametrize("seed", range(4))

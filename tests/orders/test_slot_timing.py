@@ -5,10 +5,10 @@ from random import Random
 
 import pytest
 
-from planner.orders import objective_seconds, peak_activations, slot_times, uniform_pipeline
+from planner.orders import objective_seconds, peak_activations, slot_times
 from planner.orders.anneal import stage_order_fits
 from planner.orders.slot_timing import latest_starts, stage_spans
-from tests.pipelines import made_up, words
+from tests.pipelines import made_up, uniform_pipeline, words
 
 
 def random_orders(seed, pipeline, count=20):

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from planner.costs.cost_lines import CostLine
 from planner.costs.packing_table import packing_table
-from planner.packing.compiled_fill import FILL_LIBRARY
-from planner.packing.fill import PackingArrays, fill, fill_compiled, fill_in_python
+from planner.packing.fill import FILL_LIBRARY, PackingArrays, fill, fill_compiled, fill_in_python
 from planner.packing.packed_groups import makespan, packing_seconds
 from planner.packing.rank_placement import make_nodes
 from tests.examples import examples

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.costs.packing_problem import RankPool
-from planner.packing.free_ranks import FreeRanks, RankSegment
+from planner.packing.stream_fill import FreeRanks, RankSegment
 
 
 @given(st.integers(1, 20), st.integers(1, 9), st.integers(0, 5), st.data())

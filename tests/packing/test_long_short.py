@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.packing import SplitProblem, exchange_loads, longest_first, rank_seconds, split_exactly, split_long
+from planner.packing import LongShort, SplitProblem, exchange_loads, longest_first, rank_seconds, split_long
 from planner.packing.long_short import split_first, threshold_bounds
+from planner.programs import ProgramBuilder, solve
 from tests.examples import examples
 
 
@@ -29,6 +30,37 @@ def least_of_all(problem: SplitProblem) -> float:
         place = np.where(is_split, place - ranks, place)
         best = min(best, float(rank_seconds(problem, is_split, place).max()))
     return best
+
+
+def split_exactly(problem: SplitProblem, effort: int = 4, limit_seconds: float | None = None) -> LongShort:
+    """The best choice of items to split, and the best places, as far as the effort goes: for few items.
+
+    min C: each item is whole on one rank, or split over one group; what a rank has is at most C.
+    """
+    first, items, ranks = split_long(problem), len(problem.whole), len(problem.start)
+    b = ProgramBuilder()
+    slowest = b.variable(cost=1.0)
+    whole = [[b.variable(0, 1, integer=True) for _ in range(ranks)] for _ in range(items)]
+    split = [[b.variable(0, 1, integer=True) for _ in range(problem.groups)] for _ in range(items)]
+    for item in range(items):
+        b.row(dict.fromkeys((*whole[item], *split[item]), 1.0), 1.0, 1.0)
+    for rank in range(ranks):
+        load = {whole[item][rank]: float(problem.whole[item]) for item in range(items)}
+        load |= {split[item][rank // problem.degree]: float(problem.split[item]) for item in range(items)}
+        b.row({**load, slowest: -1.0}, upper=-float(problem.start[rank]))
+    hint = np.zeros(1 + items * (ranks + problem.groups))
+    hint[0] = first.seconds
+    for item in range(items):
+        hint[(split if first.is_split[item] else whole)[item][int(first.place[item])]] = 1.0
+    found = solve(b.build(), effort=effort, limit_seconds=limit_seconds, hint=hint)
+    if found.values is None:
+        return first
+    is_split = np.array([found.values[of_item].sum() > 0.5 for of_item in split], dtype=bool)
+    table = [(split if is_split[item] else whole)[item] for item in range(items)]
+    place = np.array([int(found.values[of_item].argmax()) for of_item in table], dtype=np.int64)
+    seconds = float(rank_seconds(problem, is_split, place).max())
+    best = first if first.seconds <= seconds else LongShort(is_split, place, seconds)
+    return LongShort(best.is_split, best.place, best.seconds, found.bound)
 
 
 SIZES = st.lists(st.integers(1, 120), min_size=1, max_size=5)

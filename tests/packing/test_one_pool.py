@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from planner.costs.cost_lines import CostLine
 from planner.costs.packing_problem import GroupShape, PackingProblem, RankPool
 from planner.packing.balanced import best_balanced, one_item_per_micro_batch
-from planner.packing.makespan_search import search_makespans
-from planner.packing.one_pool import best_of_each_pool, restrict_to_pool, step_lower_bound
+from planner.packing.makespan_search import best_of_each_pool, restrict_to_pool, search_makespans, step_lower_bound
 from planner.packing.packed_groups import packing_seconds
 from planner.scoring.bounds import area_seconds
 from tests.examples import examples

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from planner.packing.even_packs import PackedLoads, even_packs, mean_shares
 from planner.packing.sample_packs import first_fit, pack_samples, packings
-from planner.plan.pack_bound import fewest_by_resource, fewest_packs, largest_clash
+from planner.plan.pack_fill import fewest_by_resource, fewest_packs, largest_clash
 from tests.examples import examples
 
 FACTOR = 1.5  # of the fewest packs of eight samples: FFD alone, of one resource, is within 11/9 and one more

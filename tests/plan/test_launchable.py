@@ -7,9 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.plan.launch_case import CODED_FIELDS, NUMERIC_FIELDS, TrainedFacts, trained_facts
-from planner.plan.launch_rules import RULES
-from planner.plan.launchable import launch_refusals, launchable
+from planner.plan.launchable.launch_refusals import launch_refusals, launchable
+from planner.plan.launchable.launch_rules import (
+    CODED_FIELDS,
+    NUMERIC_FIELDS,
+    RULES,
+    TrainedFacts,
+    trained_facts,
+)
 from planner.specs.base import with_fields
 from planner.specs.framework.knobs import Knobs
 from planner.specs.framework.software import Software

@@ -2,7 +2,7 @@
 
 import pytest
 
-from planner.plan.launchable_plan import STEP_RULES, plan_refusals
+from planner.plan.launchable.launch_refusals import STEP_RULES, plan_refusals
 from planner.plan.plan_file import OffloadedItem, TaskPlacement
 from planner.plan.schedules import schedule_slots
 from planner.plan.schedules.explicit import slot_lines

@@ -8,8 +8,7 @@ from hypothesis import given
 from planner import files
 from planner.errors import InputError
 from planner.plan.plan_file import Plan, TaskPlacement
-from planner.plan.task import Phase
-from planner.plan.task_reference import TaskRef, parse_task_ref
+from planner.plan.task import Phase, TaskRef, parse_task_ref
 from planner.specs.base import Layers
 from tests.generate import references
 from tests.plans import encoder_plan

@@ -3,7 +3,7 @@
 import pytest
 
 from planner.published.software_vintage import record_fp8_recipe, record_kernel, software_month
-from planner.specs.framework.expert_launches import launches_at_once
+from planner.specs.framework.dated_kernels import launches_at_once
 from tests.published.made_records import record
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from planner.plan.tokens.token_grids import token_grids
+from planner.plan.tokens.encoder_outputs import token_grids
 from planner.specs.workload.items import ItemSize, TokenGrid
 from tests.runtime.multi_module_plans import joined, layout, require_those_of_one_process
 from tests.runtime.training_worlds import ONCE, asked_for, run_all

@@ -13,7 +13,7 @@ from planner.runtime.run_options import RunOptions
 from planner.runtime.state.kept_features import Damaged, DiskStore, HostStore, key_of, raw_bytes
 from planner.specs.base import with_fields
 from planner.specs.hardware.cluster import NodeStorage
-from planner.specs.workload.repeated import Repeated
+from planner.specs.workload.length_sources import Repeated
 from tests.runtime.multi_module_plans import FEEDS, IMAGES, TEXTS, joined, layout
 from tests.runtime.training_worlds import run_all
 

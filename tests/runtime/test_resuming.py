@@ -11,7 +11,7 @@ from functools import partial
 import pytest
 
 from planner.errors import RunFailed
-from planner.files.atomic_write import atomic_write as whole_file
+from planner.files.write import atomic_write as whole_file
 from planner.launch.communication import barrier
 from planner.launch.processes import launch
 from planner.launch.worker import joined_world

@@ -13,8 +13,8 @@ from planner.scoring import interval_spread, nearest_run, plan_answer, score
 from planner.scoring.nearest_run import FREE_STEPS, nearest_of, nearest_to
 from planner.specs.base import with_fields
 from planner.specs.measured_run import DEGREES, steps_apart
-from planner.specs.measured_runs import shipped_runs
 from planner.specs.parallelism import Parallelism
+from planner.specs.shipped_runs import shipped_runs
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 KNOWN = [(source, run) for source, runs in shipped_runs().runs.items() for run in runs]

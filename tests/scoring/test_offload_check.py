@@ -6,7 +6,7 @@ from planner.check.checked_plan import reprice
 from planner.costs.compute.assumed_rates import ASSUMED_RATES
 from planner.costs.pricing import pricing_of
 from planner.errors import InputError
-from planner.plan.plan_file import Group, Layout, OffloadedItem, Plan, Prices, SequenceSplit, Step
+from planner.plan.plan_file import Group, Layout, OffloadedItem, Plan, Prices, Step
 from planner.plan.tasks.expand import expand
 from planner.scoring.offload_check import hidden_offload, hidden_shares, task_offloading, with_hidden_offload
 from planner.scoring.score import score
@@ -14,6 +14,7 @@ from planner.specs import library
 from planner.specs.base import Layers, Ranks, with_fields
 from planner.specs.hardware.profile import Profile
 from planner.specs.layers import Decoder
+from planner.specs.sequence_sharding import SequenceSplit
 from tests.plans import plan_of, uses
 
 LLM = Decoder(layers=8, hidden=1024, heads=16, ffn=4096, vocab=1000)

@@ -6,13 +6,13 @@ import pytest
 
 from planner.costs.memory.allowed_memory import allowed_bytes
 from planner.costs.pricing import pricing_of
-from planner.orders import uniform_pipeline
 from planner.orders.slot_timing import fits_memory, peak_activations
 from planner.plan.tasks.expand import expand
 from planner.scoring.pipeline_passes import replica_pipelines
 from planner.scoring.plan_memory import PlanMemory, exceeds_memory
 from planner.specs.base import with_fields
 from planner.units import GIB
+from tests.pipelines import uniform_pipeline
 from tests.replica_plans import replicas
 from tests.scoring.priced import priced
 

@@ -14,7 +14,6 @@ from planner.errors import Infeasible
 from planner.layouts.layout_fields import columns_for
 from planner.layouts.layout_problem import layout_problem
 from planner.orders.slot_timing import fits_memory
-from planner.plan.plan_file import SequenceSplit
 from planner.plan.tasks.expand import expand
 from planner.scoring.pipeline_passes import passes_by_group, pipelines_of_groups, replica_pipelines
 from planner.scoring.plan_memory import PlanMemory, exceeds_memory
@@ -23,6 +22,7 @@ from planner.specs.base import Layers, with_fields
 from planner.specs.framework.memory_coefficients import PLANNER_RUNTIME_MEMORY
 from planner.specs.hardware.profile import ModuleCosts, PassCosts
 from planner.specs.job import Limits
+from planner.specs.sequence_sharding import SequenceSplit
 from planner.strategies.static.fixed_layout import fixed_layout
 from planner.strategies.static.static_plan import static_plan
 from planner.units import GIB, KIB

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 
 from planner.costs.cost import Cost
-from planner.plan.mesh.equivalent_ranks import representative_ranks
+from planner.plan.mesh.identical_groups import representative_ranks
 from planner.simulate import TaskEvent, Timeline, simulate
 from planner.simulate.timeline import busy_seconds
 from planner.specs.base import Ranks

@@ -13,7 +13,7 @@ from planner.costs.cost import Cost
 from planner.plan.mesh.identical_groups import NO_IDENTICAL_GROUPS, identical_groups
 from planner.plan.tasks.expand import expand
 from planner.simulate import TaskEvent, Timeline, TracedStep, build_trace, simulate, simulate_memory
-from planner.simulate.trace_colours import CHROME_COLOURS, GroupColours, letters
+from planner.simulate.trace_records import CHROME_COLOURS, GroupColours, letters
 from planner.simulate.trace_writer import trace_json
 from planner.specs.base import Ranks, with_fields
 from tests.plan.schedules.made import ordered_plan

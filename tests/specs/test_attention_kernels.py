@@ -5,7 +5,7 @@ from typing import get_args
 import pytest
 
 from planner.specs.base import with_fields
-from planner.specs.framework.attention_kernels import GENERATIONS, KERNEL_SHARES, AttentionKernel, attention_kernel
+from planner.specs.framework.dated_kernels import GENERATIONS, KERNEL_SHARES, AttentionKernel, attention_kernel
 from planner.specs.framework.knobs import Knobs
 from planner.specs.framework.software import Software
 from planner.specs.framework.timing_coefficients import TimingCoefficients

@@ -8,8 +8,8 @@ from planner import files
 from planner.errors import InputError
 from planner.specs import library
 from planner.specs.base import with_fields
+from planner.specs.hardware.cluster import entries_of_kind, entry_name, entry_of_kind
 from planner.specs.hardware.profile import CollectiveCosts, CollectivePoint, ModuleCosts, PassCosts, PassFit, Profile
-from planner.specs.hardware.rank_kinds import entries_of_kind, entry_name, entry_of_kind
 from planner.specs.inputs import JobOptions, load_job
 
 JOB = """\

@@ -15,7 +15,7 @@ from planner.specs.framework.knobs import Knobs
 from planner.specs.framework.software import Software
 from planner.specs.inputs import JobOptions, load_job
 from planner.specs.library import read_named, shipped_names
-from planner.specs.software_choice import ANY, read_software
+from planner.specs.named_files import ANY, read_software
 from tests.static_jobs import for_software, small_cluster, static_job
 
 SHIPPED = shipped_names(Software)

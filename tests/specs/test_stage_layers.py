@@ -12,7 +12,7 @@ from planner.files import parse
 from planner.specs.base import Layers
 from planner.specs.inputs import JobOptions, load_job
 from planner.specs.job import Job
-from planner.specs.stage_layers import broken_partition
+from planner.specs.parallelism import broken_partition
 from tests.static_jobs import small_cluster, static_job
 
 STAGES = st.lists(

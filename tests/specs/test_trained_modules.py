@@ -9,8 +9,7 @@ from planner.specs.layers import kind_counts
 from planner.specs.layers.trained import Lora
 from planner.specs.model import Model
 from planner.specs.parameters import parameter_counts
-from planner.specs.trained_modules import with_trained
-from planner.specs.trained_parameters import adapter_parameters, trained_parameters
+from planner.specs.trained_parameters import adapter_parameters, trained_parameters, with_trained
 
 
 def model(name):

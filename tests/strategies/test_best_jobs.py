@@ -7,7 +7,7 @@ import pytest
 
 from planner.callbacks import silent
 from planner.errors import Infeasible, Unsupported
-from planner.plan.launchable_plan import plan_refusals
+from planner.plan.launchable.launch_refusals import plan_refusals
 from planner.solve_job import solve_job, solve_with
 from planner.specs.base import with_fields
 from planner.specs.inputs import JobOptions, load_job

@@ -7,7 +7,7 @@ import pytest
 from planner import pipeline
 from planner.costs.pricing import pricing_of
 from planner.errors import InputError
-from planner.plan.kept_features import capacity_bytes, feature_facts
+from planner.plan.feature_storage import capacity_bytes, feature_facts
 from planner.plan.legal.plan_laws import require_legal, violations
 from planner.plan.plan_file import Layout
 from planner.plan.tasks.expand import expand

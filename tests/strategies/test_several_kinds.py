@@ -11,7 +11,7 @@ from planner.costs.packing_problem import PackingProblem, packing_problem
 from planner.costs.pricing import Pricing
 from planner.costs.ulysses_or_ring import allowed_degrees
 from planner.errors import Infeasible
-from planner.packing.one_pool import restrict_to_pool
+from planner.packing.makespan_search import restrict_to_pool
 from planner.packing.packed_groups import packing_seconds
 from planner.plan.legal.plan_laws import violations
 from planner.plan.plan_file import Plan

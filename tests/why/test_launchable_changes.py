@@ -5,7 +5,7 @@ import pytest
 from planner import pipeline
 from planner.specs.base import with_fields
 from planner.specs.framework.software import Framework
-from planner.specs.software_choice import read_software
+from planner.specs.named_files import read_software
 from tests.static_jobs import for_software, small_cluster, static_job
 
 

@@ -14,8 +14,7 @@ from planner.cli.views.mix_tables import mix_lines
 from planner.cli.views.why_tables import why_answer
 from planner.errors import Infeasible, InputError
 from planner.plan.plan_file import Plan
-from planner.specs.inputs import JobOptions, load_job
-from planner.specs.mix_inputs import inputs_at_mix
+from planner.specs.inputs import JobOptions, inputs_at_mix, load_job
 from planner.specs.workload.mix_schedule import parse_mixes
 from planner.strategies.modality import LayoutsAtMix
 from planner.why import MixCandidate, MixChoice

@@ -7,7 +7,7 @@ from rich.text import Text
 
 from planner.cli.views.plain_table import table
 from planner.cli.views.plan_tables import gib_text
-from planner.plan.pack_text import pack_text
+from planner.plan.pack_fill import pack_text
 from planner.specs.base import with_fields
 from planner.units import GIB, duration, first_few, percent, plural
 from planner.why import (

@@ -16,12 +16,10 @@ from planner.cli.views.plain_table import table
 from planner.cli.views.plan_headline import headline
 from planner.ledger import ComparedRun, PeakMemoryUse, fullest_rank, memory_uses
 from planner.plan.descriptions import all_items_text, module_layout_text, unused_ranks_text
-from planner.plan.pack_fill import pack_fill
-from planner.plan.pack_text import pack_text
+from planner.plan.pack_fill import pack_fill, pack_text
 from planner.plan.plan_file import Plan
 from planner.scoring import Score, allowed_bytes_on, expert_answers, nearest_run, nearest_text
-from planner.specs.hardware.cluster import device_of_rank
-from planner.specs.hardware.rank_kinds import rank_kinds
+from planner.specs.hardware.cluster import device_of_rank, rank_kinds
 from planner.strategies import SolvedJob
 from planner.units import GIB, MIB, byte_size, duration, percent, plural
 from planner.workflows.tracing import TRACED_STEPS

@@ -13,8 +13,7 @@ from planner.cli.views.plan_tables import gib_text
 from planner.costs import STEP_SECONDS
 from planner.costs.memory import Footprint
 from planner.plan.descriptions import all_items_text, left_out_texts, module_layout_text
-from planner.plan.pack_fill import pack_fill
-from planner.plan.pack_text import pack_text
+from planner.plan.pack_fill import pack_fill, pack_text
 from planner.scoring import PlanAnswer, objective_of, plan_answer, sample_modules
 from planner.strategies.static import LayoutChange, MemoryFit, StageMemory, StepTimePrediction
 from planner.units import GIB, duration, percent, plural

@@ -10,7 +10,7 @@ from itertools import chain
 
 from planner.costs.layout_columns import columns_of
 from planner.costs.memory.footprint import Footprint, footprint
-from planner.plan.mesh.expert_layouts import has_experts
+from planner.plan.mesh.rank_mesh import has_experts
 from planner.plan.plan_file import Layout
 from planner.specs.framework.memory_coefficients import MemoryCoefficients
 from planner.specs.layers import Module

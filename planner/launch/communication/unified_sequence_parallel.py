@@ -19,8 +19,15 @@ from planner.launch.communication.ring_attention import RingAttention
 from planner.launch.communication.ulysses import UlyssesAttention
 from planner.models import NO_SEQUENCE_PARALLEL, SequenceParallel
 from planner.models.kernels import Masking, packed_attention
-from planner.plan.plan_file import SequenceSplit
-from planner.specs.sequence_sharding import Span, even_sizes, rank_spans, token_count, whole_shares, zigzag
+from planner.specs.sequence_sharding import (
+    SequenceSplit,
+    Span,
+    even_sizes,
+    rank_spans,
+    token_count,
+    whole_shares,
+    zigzag,
+)
 
 
 class SharedMicroBatch(NamedTuple):

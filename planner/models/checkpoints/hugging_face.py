@@ -22,7 +22,7 @@ from planner.models.checkpoints.safetensors_files import (
 )
 from planner.models.checkpoints.stored_shards import StoredShards
 from planner.models.sharding import parameter_splits
-from planner.specs.differences import value_text
+from planner.specs.base import value_text
 from planner.specs.layers import Module
 
 CONFIG = "config.json"

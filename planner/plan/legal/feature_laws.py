@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from planner.plan.kept_features import feature_facts, layout_reason
+from planner.plan.feature_storage import feature_facts, layout_reason
 from planner.plan.legal.name_laws import name_laws
 from planner.plan.legal.violation import Violation
 from planner.plan.plan_file import Assignment, Group, Plan

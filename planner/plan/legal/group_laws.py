@@ -39,7 +39,7 @@ class GroupPlacement:
         return self.fault_cache[module, group]
 
     def find_faults(self, module: str, group: str) -> Iterator[Fault]:
-        """Yield what `of` returns."""
+        """Yield what is wrong with a group, as `faults` returns it."""
         layout, placed_group, stage_of = self.plan.layouts[module], self.plan.groups[group], self.stage_of_rank[module]
         if any(rank not in stage_of for rank in placed_group.ranks):
             yield f"group {group} has ranks outside the layout of `{module}`", "widen the layout"

@@ -8,16 +8,14 @@ from math import prod
 
 from planner.plan.legal.feature_laws import feature_laws
 from planner.plan.legal.violation import Violation
-from planner.plan.mesh.expert_layouts import expert_layouts, has_experts
-from planner.plan.mesh.rank_mesh import stage_ranks, stage_size
+from planner.plan.mesh.rank_mesh import expert_layouts, has_experts, stage_ranks, stage_size
 from planner.plan.mesh.synchronisation import reduces_gradients
 from planner.plan.plan_file import Layout, Plan
 from planner.plan.schedules import default_schedule
 from planner.specs.base import FirstStage, Layers, Ranks, with_fields
 from planner.specs.layers import Module
 from planner.specs.layers.recomputed_parts import module_parts
-from planner.specs.parallelism import DEFAULT_RANK_ORDER, MESH_DIMS, Parallelism, decided_fields
-from planner.specs.stage_layers import broken_partition
+from planner.specs.parallelism import DEFAULT_RANK_ORDER, MESH_DIMS, Parallelism, broken_partition, decided_fields
 
 
 def layout_laws(plan: Plan) -> Iterator[Violation]:

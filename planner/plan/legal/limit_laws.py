@@ -1,9 +1,11 @@
-"""Laws of limits: no group has more inputs of its module in a micro-batch than the job lets its ranks hold."""
+"""Laws of what a job and its software allow: inputs of a module that ranks may hold, and what can be launched."""
 
 from collections.abc import Iterator
 
+from planner.plan.launchable.launch_refusals import plan_refusals, refusal_text
 from planner.plan.legal.violation import Violation
 from planner.plan.plan_file import Assignment, Group, Plan
+from planner.specs.framework.software import ANY
 from planner.specs.workload.items import input_count
 
 
@@ -26,3 +28,10 @@ def input_laws(plan: Plan, a: Assignment, group: Group, where: str) -> Iterator[
         holds = f"group {a.group} holds {held:,} {module.input_unit} of `{a.module}`"
         message = f"{holds}, its {ranks} ranks may hold {limit * ranks:,}"
         yield Violation(where, message, "move items to another group or micro-batch")
+
+
+def launch_laws(plan: Plan) -> Iterator[Violation]:
+    """No layout and no step breaks a rule of the software (plan/launchable)."""
+    for name, refusal in plan_refusals(plan):
+        fix = f"{refusal.fix}; or uses.software: {{name: {ANY}}}, to price what nothing can launch"
+        yield Violation(f"layouts.{name}", refusal_text(plan.uses.software.name, refusal, "plan"), fix)

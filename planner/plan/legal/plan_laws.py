@@ -15,9 +15,8 @@ from planner.errors import InputError
 from planner.plan.legal.feature_laws import repeated_laws, whole_item_laws
 from planner.plan.legal.feeding_laws import feed_laws
 from planner.plan.legal.group_laws import GroupPlacement
-from planner.plan.legal.launch_laws import launch_laws
 from planner.plan.legal.layout_laws import layout_laws
-from planner.plan.legal.limit_laws import input_laws, limit_name_laws
+from planner.plan.legal.limit_laws import input_laws, launch_laws, limit_name_laws
 from planner.plan.legal.name_laws import name_laws
 from planner.plan.legal.order_laws import order_laws
 from planner.plan.legal.violation import Violation
@@ -51,7 +50,9 @@ def require_legal(plan: Plan, name: str) -> None:
 
 
 def require_legal_layouts(plan: Plan, name: str) -> None:
-    """The same of the layouts alone, which a job fixes: of a plan that has no items yet; `name`: the job's file."""
+    """Raises InputError with the first violation in layouts that a job fixes, before a plan has items; `name`: of the
+    job's file.
+    """
     require_none([replace(each, where=f"fix.{each.where}") for each in layout_laws(plan)], name)
 
 

@@ -1,4 +1,6 @@
-"""Groups of a step with identical work and identical hardware, of which one is simulated for all.
+"""Ranks and groups of a step that do the same, of which one is simulated for all.
+
+Ranks that occur in exactly the same tasks behave identically: one of each kind represents the others exactly.
 
 Groups are identical when none of their ranks is in another group of the step, they have the same split, items of the
 same sizes and offloads in the same micro-batches, and equivalent ranks: rank by rank on the same stage, of the same
@@ -9,7 +11,7 @@ large cluster most ranks may be idle. Groups of plans of several modules are nev
 """
 
 from collections import Counter
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -22,21 +24,18 @@ from planner.specs.base import Ranks
 from planner.specs.hardware.cluster import Cluster
 from planner.specs.workload.items import part_lengths
 
-MAX_UNFOLDED_RANKS = (
-    64  # up to so many ranks each is simulated and drawn; of more, identical groups share the events of one
-)
+# Up to so many ranks each is simulated and drawn; of more, identical groups share the events of one
+MAX_UNFOLDED_RANKS = 64
 
 
 @dataclass(frozen=True, slots=True)
 class IdenticalGroups:
     """Groups and ranks whose events are those of another group and its ranks."""
 
-    groups: dict[str, str] = field(
-        default_factory=dict
-    )  # group → the first group identical to it; the first ones are no keys
-    ranks: dict[int, int] = field(
-        default_factory=dict
-    )  # rank of these groups → the corresponding rank of the first group
+    # Group → the first group identical to it; the first ones are no keys
+    groups: dict[str, str] = field(default_factory=dict)
+    # Rank of these groups → the corresponding rank of the first group
+    ranks: dict[int, int] = field(default_factory=dict)
     group_of: dict[int, str] = field(default_factory=dict)  # rank of these groups → its group
 
 
@@ -113,3 +112,33 @@ class RankPositions:
         """Return the pipeline stage of each rank."""
         place: NDArray[np.int64] = np.searchsorted(self.layout, np.array(ranks, dtype=np.int64))
         return place // self.after % self.pipeline
+
+
+def representative_ranks(sets: Iterable[Ranks]) -> dict[int, int]:
+    """Map each rank of `sets` to the lowest rank that is in exactly the same ones."""
+    memberships: dict[int, list[int]] = {}
+    for number, ranks in enumerate(dict.fromkeys(sets)):
+        for rank in ranks:
+            memberships.setdefault(rank, []).append(number)
+    first: dict[tuple[int, ...], int] = {}
+    return {rank: first.setdefault(tuple(memberships[rank]), rank) for rank in sorted(memberships)}
+
+
+class EquivalentRanks:
+    """One rank of each kind among the ranks of some tasks. Sets of ranks are known by their ids, as tasks share them:
+    to hash many ranks for each task would take longer than all else.
+    """
+
+    def __init__(self, sets: Iterable[Ranks]) -> None:
+        self.sets = {id(ranks): ranks for ranks in sets}  # kept here, so that no other one gets an id
+        self.representative = representative_ranks(self.sets.values())
+        self.kinds = {key: self.among(ranks) for key, ranks in self.sets.items()}
+
+    def of(self, ranks: Ranks) -> tuple[int, ...]:
+        """Return one rank of each kind in one of these sets, given as the same object."""
+        return self.kinds[id(ranks)]
+
+    def among(self, ranks: Iterable[int]) -> tuple[int, ...]:
+        """Return one rank of each kind among any ranks; of those in none of the sets none."""
+        found = self.representative
+        return tuple(dict.fromkeys(found[rank] for rank in ranks if rank in found))

@@ -2,6 +2,7 @@
 
 The first dim varies slowest: rank = sum of index x stride. Experts have a mesh of their own over the ranks of one stage
 (MoE parallel folding, arXiv 2504.14960): `etp` and `ep` vary fastest, and the remaining dim, `edp`, counts replicas.
+A module has one layout of its MoE layers, or several where the placement of experts differs between layers.
 """
 
 from bisect import bisect_left
@@ -11,6 +12,8 @@ from math import prod
 
 from planner.plan.plan_file import Layout
 from planner.specs.base import Ranks
+from planner.specs.layers import Module
+from planner.specs.layers.blocks import kind_blocks
 
 
 def coordinates(layout: Layout, rank: int) -> dict[str, int]:
@@ -116,7 +119,7 @@ def mesh_blocks(ranks: Sequence[int], mesh: dict[str, int], dims: Collection[str
 def cached_mesh_blocks(
     ranks: tuple[int, ...], sizes: tuple[tuple[str, int], ...], dims: tuple[str, ...]
 ) -> dict[int, Ranks]:
-    """Return the same from hashable arguments, cached: it is needed for tasks of all micro-batches."""
+    """Return the blocks of `mesh_blocks` from hashable arguments, cached: tasks of all micro-batches need them."""
     mesh = dict(sizes)
     blocks_by_index: dict[tuple[int, ...], list[int]] = {}
     for position, rank in enumerate(ranks):
@@ -134,7 +137,7 @@ def distinct_blocks(blocks: dict[int, Ranks], ranks: Iterable[int]) -> list[Rank
 
 
 def all_blocks(blocks: dict[int, Ranks]) -> list[Ranks]:
-    """Return every block once."""
+    """Return each block of a table of blocks by rank once."""
     return distinct_blocks(blocks, blocks)
 
 
@@ -144,3 +147,20 @@ def unravel(position: int, mesh: dict[str, int]) -> dict[str, int]:
     for dim in reversed(mesh):
         position, indices[dim] = divmod(position, mesh[dim])
     return indices
+
+
+def expert_layouts(layout: Layout, module: Module) -> list[Layout]:
+    """Return one layout for each placement of experts; none for a module without experts."""
+    if module.routed_experts is None:
+        return []
+    if not layout.experts:
+        return [layout]
+    return [
+        at
+        for at, _ in layout.by_expert_placement(layer for layer in range(module.layers) if has_experts(module, layer))
+    ]
+
+
+def has_experts(module: Module, layer: int) -> bool:
+    """Whether a layer has a mixture of experts."""
+    return "experts" in kind_blocks(module.layer_kind(layer))

@@ -2,8 +2,7 @@
 
 from collections.abc import Collection
 
-from planner.plan.mesh.expert_layouts import expert_layouts
-from planner.plan.mesh.rank_mesh import expert_mesh, expert_shards
+from planner.plan.mesh.rank_mesh import expert_layouts, expert_mesh, expert_shards
 from planner.plan.plan_file import Layout, Plan
 from planner.plan.task import Phase
 from planner.specs.layers import Module

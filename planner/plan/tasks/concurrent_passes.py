@@ -27,9 +27,8 @@ class ConcurrentPasses:
             if task.micro_batch is not None and task.items and task.phase in PASS_PHASES:
                 place = task.group, task.ranks[0]  # a group has one entry for each stage
                 self.passes[task.module, task.micro_batch][place].append(task)
-        self.sharing_groups: dict[tuple[str, str], list[Task]] = defaultdict(
-            list
-        )  # module, group → its passes with a share
+        # Module, group → its passes with a share
+        self.sharing_groups: dict[tuple[str, str], list[Task]] = defaultdict(list)
         for task in tasks:
             if task.share < 1 and task.items and task.phase in PASS_PHASES:
                 self.sharing_groups[task.module, task.group].append(task)

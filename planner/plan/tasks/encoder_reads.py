@@ -33,9 +33,8 @@ class EdgeReads:
         for number, task in enumerate(self.forwards):
             for item in dict.fromkeys(task.items):
                 self.readers[item].append(number)
-        self.synchronised_ids: dict[int | None, list[str]] = defaultdict(
-            list
-        )  # micro-batch → ids of its gather and forwards
+        # Micro-batch → ids of its gather and forwards
+        self.synchronised_ids: dict[int | None, list[str]] = defaultdict(list)
         self.backward_ids: dict[
             tuple[int | None, str], str
         ] = {}  # micro-batch, group → id of the pass that makes the gradient of its inputs

@@ -12,8 +12,8 @@ from planner.plan.plan_file import Plan, Step, parse_module_key
 from planner.plan.task import Phase, Task
 from planner.plan.tasks.encoder_reads import EdgeReads, EncoderRead
 from planner.plan.tasks.module_work import GroupWork, ModuleWork, group_tasks, slot_tasks
-from planner.plan.tasks.nominal_times import NominalOrder, NominalTimes
 from planner.plan.tasks.placements import ModulePlacements, ResolvedPlacement, TaskUnit, insert_placed_tasks
+from planner.plan.tasks.readers_order import NominalOrder, NominalTimes
 from planner.plan.tasks.task_inserter import TaskInserter
 from planner.plan.tokens.reading_stages import reading_stages
 from planner.specs.base import Layers

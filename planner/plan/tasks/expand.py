@@ -3,6 +3,9 @@
 Tasks of modules that feed no other follow their own schedules and are merged into one order, which ends with the
 reductions that run once a step, and the updates. Tasks of encoders are then inserted where the plan places them, or
 where their readers need them, as early and as late as their layouts say: each encoder after all modules that it feeds.
+
+The check of a plan, its score and its run ask for the same expansion, one after another. Of plans of several modules it
+takes longer than each of these, so the last one is kept.
 """
 
 from collections.abc import Container, Mapping, Sequence
@@ -13,16 +16,50 @@ from planner.plan.plan_file import Plan, Step
 from planner.plan.schedules import Slot
 from planner.plan.task import Phase, Task
 from planner.plan.tasks.encoder_tasks import insert_encoder_tasks
-from planner.plan.tasks.last_expansion import LastExpansion
 from planner.plan.tasks.merge_orders import topological_order
 from planner.plan.tasks.module_work import ModuleWork, collective_task, module_work, pass_task
 from planner.plan.tasks.placements import PLACE_KEY, ModulePlacements, check_placements, encoder_insertion_order
 from planner.plan.tasks.readers_order import LastReaders, Slots, merged_tasks
 from planner.specs.base import with_fields
 
-FinalPasses = Mapping[
-    tuple[int, int], Phase
-]  # micro-batch, chunk → the pass that completes its gradients; where missing: B
+
+class LastExpansion:
+    """The tasks of one step, and the parts of its plan that they follow from."""
+
+    def __init__(self) -> None:
+        self.kept: tuple[Plan, Step, tuple[Task, ...]] | None = None
+
+    def of(self, plan: Plan, step: Step) -> tuple[Task, ...] | None:
+        """Return the tasks of this step, where it is the one that was kept: what it works on is the same objects, as
+        the order of keys counts, and the rest is equal.
+        """
+        if self.kept is None:
+            return None
+        before, step_before, tasks = self.kept
+        same = (
+            step.micro_batches is step_before.micro_batches
+            and step.order is step_before.order
+            and plan.uses.items is before.uses.items
+            and plan.uses.feeds is before.uses.feeds
+        )
+        equal = same and all(
+            each == other
+            for each, other in (
+                (plan.groups, before.groups),
+                (plan.layouts, before.layouts),
+                (plan.edges, before.edges),
+                (plan.uses.models, before.uses.models),
+            )
+        )
+        return tasks if equal else None
+
+    def keep(self, plan: Plan, step: Step, tasks: tuple[Task, ...]) -> None:
+        """Keep this expansion in place of the one before."""
+        self.kept = plan, step, tasks
+
+
+# Micro-batch, chunk → the pass that completes its gradients; where missing: B
+FinalPasses = Mapping[tuple[int, int], Phase]
 
 LAST, LAST_READERS = LastExpansion(), LastReaders()
 

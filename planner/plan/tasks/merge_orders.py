@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from heapq import heappop, heappush
 
 from planner.errors import InputError
-from planner.plan.mesh.equivalent_ranks import EquivalentRanks
+from planner.plan.mesh.identical_groups import EquivalentRanks
 from planner.plan.task import PHASE_STREAMS, Phase, Task
 from planner.specs.base import Layers
 

@@ -241,7 +241,7 @@ def pass_task(work: ModuleWork, stage: int, phase: Phase, c: GroupWork) -> Task:
 
 
 def new_pass_task(work: ModuleWork, stage: int, phase: Phase, c: GroupWork) -> Task:
-    """Make what `pass_task` keeps."""
+    """Return a new task: the pass of one group on one stage, without dependencies."""
     return Task(
         work.module,
         work.stages[stage],

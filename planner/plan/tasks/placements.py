@@ -14,8 +14,7 @@ from graphlib import CycleError, TopologicalSorter
 from planner.errors import InputError
 from planner.plan.mesh.synchronisation import BACKWARD_PHASES
 from planner.plan.plan_file import Plan, Step, TaskPlacement
-from planner.plan.task import Phase, Task
-from planner.plan.task_reference import TaskRef
+from planner.plan.task import Phase, Task, TaskRef
 from planner.plan.tasks.encoder_reads import EncoderRead
 from planner.plan.tasks.module_work import GroupWork, ModuleWork
 from planner.plan.tasks.task_inserter import TaskInserter

@@ -18,9 +18,8 @@ class TaskInserter:
         for position, task in enumerate(order):
             self.by_key[task.module, task.phase, task.of, task.micro_batch].append(position)
         self.end = next((position for position, task in enumerate(order) if task.micro_batch is None), len(order))
-        self.inserted_before: dict[int, list[Task]] = defaultdict(
-            list
-        )  # position → tasks; the length of the order: at its end
+        # Position → tasks; the length of the order: at its end
+        self.inserted_before: dict[int, list[Task]] = defaultdict(list)
         self.inserted_at: dict[str, int] = {}  # id of an inserted task → position
         self.extra_waits: dict[str, list[str]] = defaultdict(list)
 

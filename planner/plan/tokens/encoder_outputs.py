@@ -1,4 +1,4 @@
-"""Positions of encoders' outputs in the items that read them.
+"""Positions of encoders' outputs in the items that read them, and which tokens of items are places of images.
 
 Outputs replace the first tokens of an item, or cross attention reads them beside its tokens. In both cases they are
 ordered by edge, then by number of the encoder item. An item may feed several items of several modules, and its readers
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from planner.plan.plan_file import Plan
 from planner.specs.model import EdgeInput
-from planner.specs.workload.items import item_outputs
+from planner.specs.workload.items import TokenGrid, item_grids, item_outputs, output_grids
 
 ItemKey = tuple[str, int]  # module, item
 
@@ -51,3 +51,23 @@ def fed_tokens(plan: Plan, by: EdgeInput = "tokens") -> dict[ItemKey, int]:
     for fed in (fed for of_item in fed_spans(plan).values() for fed in of_item if fed.by == by):
         counts[fed.target] = max(counts.get(fed.target, 0), fed.last)
     return counts
+
+
+def token_grids(plan: Plan, module: str) -> dict[int, tuple[TokenGrid, ...]]:
+    """Return the grids among the tokens of each item of a module; of items without any, nothing. Modules in which a
+    token's place is its index have none.
+    """
+    models, sizes = plan.uses.models, plan.uses.items
+    axes = models[module].position_axes
+    if axes == 1:
+        return {}
+    if axes == 2:
+        return {item: item_grids(models[module], size) for item, size in sizes[module].items()}
+    grids: dict[int, list[TokenGrid]] = defaultdict(list)
+    for (source, item), places in fed_spans(plan).items():
+        outputs = output_grids(models[source], sizes[source][item])
+        for place in places:
+            reader, number = place.target
+            if reader == module and place.by == "tokens":
+                grids[number] += [grid._replace(first=place.first + grid.first) for grid in outputs]
+    return {item: tuple(of_item) for item, of_item in grids.items()}

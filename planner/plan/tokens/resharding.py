@@ -34,9 +34,8 @@ class Route(NamedTuple):
         return self.last - self.first
 
 
-TransferKey = tuple[
-    str, int | None, str
-]  # module, micro-batch, group of the tasks that carry outputs and their gradients
+# Module, micro-batch, group of the tasks that carry outputs and their gradients
+TransferKey = tuple[str, int | None, str]
 
 
 def transfer_key(task: Task) -> TransferKey:

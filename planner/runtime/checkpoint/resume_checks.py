@@ -21,7 +21,7 @@ from planner.runtime.checkpoint.checkpoint_index import (
 from planner.runtime.checkpoint.kept_checkpoints import KEPT
 from planner.runtime.resume_command import flag
 from planner.runtime.run_options import RunOptions
-from planner.specs.differences import differences, value_text
+from planner.specs.base import differences, value_text
 
 WRITTEN = (  # in --save DIR, with what is written for others, and by elastic runs
     *(INDEX_FILE, *OTHER_STATES_FOLDER, NEW_STATES, KEPT, "config.json", "model.safetensors"),

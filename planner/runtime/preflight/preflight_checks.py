@@ -11,8 +11,7 @@ from typing import get_args
 from planner.errors import InputError
 from planner.files import require_folder, require_writable
 from planner.launch import DeviceKind
-from planner.plan.mesh.expert_layouts import expert_layouts
-from planner.plan.mesh.rank_mesh import expert_shards
+from planner.plan.mesh.rank_mesh import expert_layouts, expert_shards
 from planner.plan.plan_file import Layout, Plan, assignments
 from planner.plan.tasks.expand import expand
 from planner.runtime.checkpoint.resume_checks import require_resumable, require_save_folder

@@ -29,8 +29,7 @@ from planner.plan.plan_file import Layout, Plan
 from planner.plan.task import Task
 from planner.plan.tasks.expand import expand
 from planner.plan.tasks.module_work import module_work
-from planner.plan.tokens.encoder_outputs import fed_tokens
-from planner.plan.tokens.token_grids import token_grids
+from planner.plan.tokens.encoder_outputs import fed_tokens, token_grids
 from planner.plan.tokens.token_shards import sharing_ranks
 from planner.runtime.checkpoint.checkpoint_index import data_digest
 from planner.runtime.checkpoint.stored_states import initial_weights, resumed_checkpoint

@@ -7,7 +7,7 @@ from math import hypot
 
 @dataclass(frozen=True, slots=True)
 class Prior:
-    """A log-normal prior."""
+    """A log-normal prior of a coefficient: its median, and the width of its logarithm."""
 
     value: float
     width: float  # standard deviation of the logarithm

@@ -1,7 +1,7 @@
 """What a training framework can be told: the values of each field of a layout, and the combinations that it refuses.
 
-The rules that read them stand in plan/launch_rules.py. What no framework could run is no knob but a law of plans
-(plan/legal/): degrees multiply up to the ranks, tp divides the heads, ep the experts.
+The rules that read them stand in plan/launchable/launch_rules.py. What no framework could run is no knob but a law of
+plans (plan/legal/): degrees multiply up to the ranks, tp divides the heads, ep the experts.
 """
 
 from typing import Literal, get_args
@@ -75,7 +75,7 @@ class Knobs(Spec):
     tp_overlap: Literal["any", "sequence_parallel"] = "any"  # what overlap of tp needs
     # interleaved: a pipeline with overlap of ep has vpp > 1, and no layer is recomputed in full.
     ep_overlap: Literal["any", "interleaved"] = "any"
-    # What steps decide beside layouts (plan/launchable_plan.py). Groups of ranks that share sequences. any: others in
+    # What steps decide beside layouts (plan/launchable/). Groups of ranks that share sequences. any: others in
     # each micro-batch; layout: the replicas of the layout, always.
     groups: Literal["any", "layout"] = "any"
     packing: Literal["any", "equal"] = "any"  # sequences of a micro-batch; equal: `micro_batch` of them, or padding

@@ -19,9 +19,8 @@ class MemoryCoefficients(Spec, kw_only=True):
     releases_gradients: bool = False  # below ZeRO-3 gradients are freed once they are copied for the update
     own_master: bool = False  # the float32 weights are the sharded ones, without another resident copy (FSDP2)
     fp8_weight_bytes: Amount = 4.0  # of a layer's weight under fp8: 2 in bfloat16 (if kept), 1 in fp8, 1 transposed
-    keeps_gathered: bool = (
-        False  # in pipelines, weights gathered by ZeRO-3 stay to the end of the step, and so do whole gradients
-    )
+    # in pipelines, weights gathered by ZeRO-3 stay to the end of the step, and so do whole gradients
+    keeps_gathered: bool = False
 
     root_unit: bool = False  # under ZeRO-3 all that is outside of the layers is gathered, and reduced, at once
     holds_gradients: bool = False  # under ZeRO-2 gradients are accumulated unsharded and reduced once a step
@@ -32,9 +31,8 @@ class MemoryCoefficients(Spec, kw_only=True):
     fused: bool = True  # the MLP's gate, activation and product are one kernel, which keeps its input only
     fused_norms: bool = True  # a norm is one layer with the product behind it, and recomputing norms leaves it out
     fp8_pointwise: bool = False  # under fp8, that input is kept in one byte too
-    selective: Literal["modules", "ops"] = (
-        "modules"  # what selective recomputation drops; ops: every second matrix product
-    )
+    # what selective recomputation drops; ops: every second matrix product
+    selective: Literal["modules", "ops"] = "modules"
     logit_bytes: Amount = 6.0  # of one logit: 2, and a float32 copy that becomes its gradient
     logits_at_once: Amount = 0.0  # of chunks of tokens, whose logits backward computes again; 0: all of a micro-batch
     imbalance: Positive = 1.0  # tokens of the most loaded rank of experts, over the mean

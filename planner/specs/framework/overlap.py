@@ -52,7 +52,7 @@ AS_PRICED = Overlap()
 
 
 def exposed_share(on: bool | None, exposed: float, overlapped: float) -> float:
-    """Return the share of an exchange that is exposed."""
+    """Return the share of an exchange that is exposed with overlap switched on or off; None: as priced, `exposed`."""
     if on is None:
         return exposed
     return exposed * overlapped if on else 1.0

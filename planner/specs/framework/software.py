@@ -6,9 +6,13 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from planner.specs.base import Amount, Spec, with_fields
-from planner.specs.framework.adam_updates import adam_bytes
-from planner.specs.framework.attention_kernels import AttentionKernel, attention_kernel, with_kernel
-from planner.specs.framework.expert_launches import launches_at_once
+from planner.specs.framework.dated_kernels import (
+    AttentionKernel,
+    adam_bytes,
+    attention_kernel,
+    launches_at_once,
+    with_kernel,
+)
 from planner.specs.framework.knobs import Knobs
 from planner.specs.framework.memory_coefficients import MemoryCoefficients
 from planner.specs.framework.own_runs import OwnRun
@@ -52,18 +56,18 @@ class Software(Spec, kw_only=True):
 
     @property
     def framework(self) -> Framework:
-        """Its name and knobs alone."""
+        """The framework's name and knobs alone, as a plan carries them."""
         return Framework(name=self.name, knobs=with_fields(self.knobs, sources={}))
 
     @property
     def dated_accounting(self) -> MemoryCoefficients:
-        """Its memory coefficients, with what a step of its month's Adam holds where the file says a month."""
+        """The memory coefficients, with the bytes that Adam's update held in the month that the file says, if any."""
         held = adam_bytes(self.name, self.month) if self.month else None
         return self.accounting if held is None else with_fields(self.accounting, update_bytes=held)
 
     @property
     def kernel_timing(self) -> TimingCoefficients:
-        """Its coefficients with what its attention kernel reaches of the newest."""
+        """The timing coefficients, with the rate of the framework's attention kernel over the newest's."""
         dated: AttentionKernel = attention_kernel(self.name, self.month) if self.month else "newest"
         at_once = self.timing.experts_at_once and (not self.month or launches_at_once(self.name, self.month))
         return with_fields(with_kernel(self.timing, self.attention_kernel or dated), experts_at_once=at_once)

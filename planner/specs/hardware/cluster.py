@@ -1,7 +1,11 @@
-"""Clusters: kinds of ranks, and the levels of the network between them."""
+"""Clusters: kinds of ranks, and the levels of the network between them.
 
-from collections.abc import Collection
-from typing import Annotated, ClassVar
+In tables an entry for one of several kinds of ranks names its kind: `llm@h100-80gb` beside `llm@a100-80gb`. Files of a
+cluster with one kind have plain names.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Annotated, ClassVar, TypeVar
 
 import msgspec
 
@@ -14,9 +18,8 @@ class RankKind(Spec):
     kind: str  # the device's name, a file of profiles/devices
     count: RankCount
     per_node: RankCount
-    usd_per_hour: Amount | None = (
-        None  # of one rank, in place of its device's price; the cluster's `source` says whose price
-    )
+    # of one rank, in place of its device's price; the cluster's `source` says whose price
+    usd_per_hour: Amount | None = None
 
 
 class Level(Spec):
@@ -102,3 +105,28 @@ def device_of_rank(cluster: Cluster, rank: int) -> str:
             return entry.kind
         rank -= entry.count
     return cluster.ranks[-1].kind
+
+
+T = TypeVar("T")
+
+
+def rank_kinds(cluster: Cluster) -> tuple[str, ...]:
+    """Return the cluster's kinds of ranks, each once, in its order."""
+    return tuple(dict.fromkeys(entry.kind for entry in cluster.ranks))
+
+
+def entry_name(name: str, kind: str, among: Iterable[str]) -> str:
+    """Return the name of an entry for ranks of `kind`: the plain name where there is no other kind."""
+    return f"{name}@{kind}" if len(tuple(among)) > 1 else name
+
+
+def entry_of_kind(table: Mapping[str, T], name: str, kind: str) -> T | None:
+    """Return the entry for ranks of `kind`: their own, else the one of every kind; None: there is neither."""
+    return table.get(f"{name}@{kind}", table.get(name))
+
+
+def entries_of_kind(table: Mapping[str, T], kind: str) -> dict[str, T]:
+    """Return all entries for ranks of `kind`, by plain name."""
+    names = dict.fromkeys(key.partition("@")[0] for key in table)
+    found = ((name, entry_of_kind(table, name, kind)) for name in names)
+    return {name: value for name, value in found if value is not None}

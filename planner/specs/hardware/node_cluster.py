@@ -1,12 +1,133 @@
-"""Clusters by what people know: `nodes: 8`, `gpus: 8xh100`, `nics: 8x400Gb`, expanded to ranks and levels."""
+"""Clusters by what people know: `nodes: 8`, `gpus: 8xh100`, `nics: 8x400Gb`, expanded to ranks and levels.
 
-from typing import ClassVar
+Bandwidths within a node are in device files; the generation of its links and the latency of a hop are here, since a
+profile that `planner profile` measured has its own.
+"""
+
+import re
+from typing import Any, ClassVar, NamedTuple
 
 from planner.specs.base import MAX_RANKS, Amount, RankCount, Spec
 from planner.specs.hardware.cluster import Cluster, Level, NodeStorage, RankKind
-from planner.specs.hardware.node_links import ASSUMED_NETWORK_US, ASSUMED_NODE_US, link_of
-from planner.specs.hardware.node_parts import NodeAdapters, NodeGpus
 from planner.specs.hardware.profile import Device
+
+GPUS = re.compile(r"([1-9]\d{0,5})\s*[x×*]\s*(\S.*)", re.ASCII)
+ADAPTERS = re.compile(r"(?:([1-9]\d{0,3})\s*[x×*]\s*)?(\d{1,6}(?:\.\d{1,6})?)\s*([GT])i?(b|B)(?:ps|it/s|/s)?", re.ASCII)
+GIGA = {"G": 1.0, "T": 1000.0}
+BYTES = {"b": 0.125, "B": 1.0}  # of the unit
+SHOWN = 40  # characters of a text that a message quotes
+
+
+class NodePart(str):
+    """A text in a file that is parsed when it is read."""
+
+    __slots__ = ()
+
+    def to_file(self) -> str:
+        return str(self)
+
+
+class NodeGpus(NodePart):
+    """How many GPUs of which device: a file of profiles/devices, the beginning of its name, or a path."""
+
+    __slots__ = ()
+
+    @classmethod
+    def from_file(cls, value: Any) -> "NodeGpus":
+        if not isinstance(value, str) or not GPUS.fullmatch(value.strip()):
+            raise ValueError(f"`{str(value)[:SHOWN]}` is no number of GPUs of a device | write it like 8xh100")
+        return cls(value.strip())
+
+    @property
+    def number(self) -> int:
+        """How many there are in a node."""
+        return int(re.split("[x×*]", self)[0])
+
+    @property
+    def device(self) -> str:
+        """The name of the device, or the path of its file."""
+        named = re.split("[x×*]", self, maxsplit=1)[1].strip()
+        return named if "/" in named else named.lower()
+
+    @staticmethod
+    def schema() -> dict[str, Any]:
+        return {"type": "string", "description": "GPUs of a node, and their device", "examples": ["8xh100"]}
+
+
+class NodeAdapters(NodePart):
+    """The network adapters of a node with their rate; `b` is bits, `B` bytes."""
+
+    __slots__ = ()
+
+    @classmethod
+    def from_file(cls, value: Any) -> "NodeAdapters":
+        if not isinstance(value, str) or not adapters_gb_per_s(value):
+            raise ValueError(f"`{str(value)[:SHOWN]}` is no rate of adapters | write it like 8x400Gb")
+        return cls(value.strip())
+
+    @property
+    def gb_per_s(self) -> float:
+        """GB/s of all together in one direction: 400 for 8x400Gb."""
+        return adapters_gb_per_s(self)
+
+    @staticmethod
+    def schema() -> dict[str, Any]:
+        return {"type": "string", "description": "network adapters of a node, and their rate", "examples": ["8x400Gb"]}
+
+
+def adapters_gb_per_s(text: str) -> float:
+    """Return GB/s of adapters that are written like 8x400Gb; 0 where the text is none."""
+    found = ADAPTERS.fullmatch(text.strip())
+    return int(found[1] or 1) * float(found[2]) * GIGA[found[3]] * BYTES[found[4]] if found else 0.0
+
+
+ASSUMED_NODE_US = 10.0  # latency of a hop where nobody measured the device's links: that of the slowest measured ones
+ASSUMED_NETWORK_US = 15.0  # latency of a hop between nodes, as in the shipped clusters: nobody measured it
+
+
+class NodeLink(NamedTuple):
+    """The links that join devices of a node. `latency_us`: of a hop; None: nobody measured it."""
+
+    generation: str
+    latency_us: float | None = None
+    source: str = ""
+
+
+ON_H100 = "the smallest all-to-all of NCCL 2.29 on two H100 (ai-dynamo/aiconfigurator)"
+ON_H200 = "the smallest all-to-all of NCCL 2.29 on two H200 (ai-dynamo/aiconfigurator)"
+ON_A100 = "the smallest all-to-all of NCCL 2.27 on two A100 (ai-dynamo/aiconfigurator)"
+
+LINKS: dict[str, NodeLink] = {  # by device
+    "a30": NodeLink("PCIe Gen4"),
+    "a6000": NodeLink("PCIe Gen4"),
+    "a100-40gb": NodeLink("NVLink 3", 10.0, ON_A100),
+    "a100-80gb": NodeLink("NVLink 3", 10.0, ON_A100),
+    "a800": NodeLink("NVLink 3"),
+    "b200": NodeLink("NVLink 5"),
+    "b300": NodeLink("NVLink 5"),
+    "gb200": NodeLink("NVLink 5"),
+    "gb300": NodeLink("NVLink 5"),
+    "h100-80gb": NodeLink("NVLink 4", 6.5, ON_H100),
+    "nvl-h100-94gb": NodeLink("PCIe Gen5"),
+    "pcie-h100-80gb": NodeLink("PCIe Gen5"),
+    "h20": NodeLink("NVLink 4"),
+    "h200": NodeLink("NVLink 4", 6.5, ON_H200),
+    "h800": NodeLink("NVLink 4"),
+    "l40s": NodeLink("PCIe Gen4"),
+    "mi300x": NodeLink("Infinity Fabric"),
+    "mi325x": NodeLink("Infinity Fabric"),
+    "mi355x": NodeLink("Infinity Fabric"),
+    "rtx-4090": NodeLink("PCIe Gen4"),
+    "torchtitan-h100-500w": NodeLink("NVLink 4"),
+    "v100-16gb": NodeLink("NVLink 2"),
+    "v100-32gb": NodeLink("NVLink 2"),
+}
+
+
+def link_of(device: str) -> NodeLink:
+    """Return the links of a device; those of one that is not shipped have no name and no measured latency."""
+    return LINKS.get(device, NodeLink("links"))
+
 
 ASSUMED_LINK_GB_PER_S = 25.0  # PCIe Gen4 x16, one direction
 

@@ -97,19 +97,17 @@ class Device(Spec):
     memory_gb_per_s: Positive
     microscaling: bool = False  # its matrix products in fp8 take a scale for every 32 elements (MXFP8)
     reserved_gib: Amount = 0.0  # context and library workspaces
-    host_gb_per_s: Positive | None = (
-        None  # to host memory and back, in each direction at once; None: nothing can be offloaded
-    )
+    # to host memory and back, in each direction at once; None: nothing can be offloaded
+    host_gb_per_s: Positive | None = None
     link_gb_per_s: Positive | None = None  # to all others of its node together, in one direction, on the data sheet
-    adapter_gb_per_s: Positive | None = (
-        None  # to other nodes, in one direction, as is usual for machines with this device
-    )
+    # to other nodes, in one direction, as is usual for machines with this device
+    adapter_gb_per_s: Positive | None = None
     usd_per_hour: Amount | None = None
     price_date: str = ""
 
     @property
     def tflops_in_16_bits(self) -> float:
-        """Its peak in 16 bits, or the largest that it has."""
+        """Peak TFLOP/s of the device in 16 bits, or its largest where it has none."""
         return self.tflops.get("bf16") or self.tflops.get("fp16") or max(self.tflops.values())
 
 

@@ -8,8 +8,7 @@ from planner.specs.layers.components import Experts, LatentAttentionShape, State
 from planner.specs.layers.embedding_head import EmbeddingHeadWeight
 from planner.specs.layers.head_widths import check_heads, head_dim, norm_parameters
 from planner.specs.layers.rope_scaling import RopeScaling, YarnScaling
-from planner.specs.layers.stack import Activation, Bias, Norm
-from planner.specs.layers.text_stack import TextStack
+from planner.specs.layers.stack import Activation, Bias, Norm, TextStack
 
 
 class Decoder(TextStack, kw_only=True, tag_field="kind", tag="decoder"):

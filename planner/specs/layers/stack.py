@@ -17,9 +17,8 @@ from planner.specs.layers.trained import Lora, Trained
 
 Norm = Literal["rms", "layer"]
 Bias = Literal["none", "qkv", "attention", "all"]  # of no linear, of q, k, v, of these and the output, of all
-Activation = Literal[
-    "silu", "gelu", "gelu_tanh", "quick_gelu", "relu", "relu2"
-]  # quick_gelu: x · sigmoid(1.702 x) (arXiv 1606.08415); relu2: max(x, 0)² (arXiv 2109.08668)
+# quick_gelu: x · sigmoid(1.702 x) (arXiv 1606.08415); relu2: max(x, 0)² (arXiv 2109.08668)
+Activation = Literal["silu", "gelu", "gelu_tanh", "quick_gelu", "relu", "relu2"]
 Grids = tuple[tuple[int, int], ...]  # rows and columns of patches of each part of an item
 InputUnit = Literal["tokens", "patches", "frames"]  # the unit that an item is a sequence of
 S = TypeVar("S", bound="ModuleStack")
@@ -264,3 +263,30 @@ class ModuleStack(Spec):
     def has_post_norm(self) -> bool:
         """Whether norms follow the residual sums (post-norm) instead of preceding the blocks."""
         return False
+
+
+class TextStack(ModuleStack):
+    """The defaults of a module over text: an embedding, and several kinds of positions."""
+
+    if TYPE_CHECKING:  # fields of each such kind; each declares them in the order of its files
+        vocab: int
+        positions: str
+        max_positions: int
+        buckets: int
+        activation: Activation | None
+
+    @property
+    def input_vocabulary(self) -> int:
+        return self.vocab
+
+    @property
+    def relative_buckets(self) -> int:
+        return self.buckets
+
+    @property
+    def max_item_tokens(self) -> int | None:
+        return self.max_positions if self.positions == "learned" else None
+
+    @property
+    def mlp_activation(self) -> Activation:
+        return self.activation or super().mlp_activation

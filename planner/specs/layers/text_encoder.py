@@ -5,8 +5,7 @@ from typing import ClassVar, Literal
 from planner.specs.base import Amount, Count, Index, LayerCount
 from planner.specs.layers.embedding_head import EmbeddingHeadWeight
 from planner.specs.layers.head_widths import check_heads, norm_parameters
-from planner.specs.layers.stack import Activation, Bias, InputUnit, Norm
-from planner.specs.layers.text_stack import TextStack
+from planner.specs.layers.stack import Activation, Bias, InputUnit, Norm, TextStack
 
 
 class TextEncoder(TextStack, kw_only=True, tag_field="kind", tag="text_encoder"):

@@ -104,9 +104,8 @@ def draw_mixture(parts: tuple[LogNormal, ...], count: int, seed: int) -> list[in
     chosen = np.minimum(np.searchsorted(bounds, random_generator(seed).random(count), side="right"), len(parts) - 1)
     log_medians = np.log([part.median for part in parts])[chosen]
     sigmas = np.array([part.sigma for part in parts])[chosen]
-    normals = random_generator(seed, jumps=1).standard_normal(
-        count
-    )  # a stream of its own, so that more draws continue fewer
+    # A stream of its own, so that more draws continue fewer
+    normals = random_generator(seed, jumps=1).standard_normal(count)
     logs = np.clip(log_medians + sigmas * normals, 0.0, np.log(MAX_TOKENS))
     return [int(length) for length in np.rint(np.exp(logs))]
 

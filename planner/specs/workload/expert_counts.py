@@ -44,7 +44,7 @@ def with_expert_counts(model: Model, counts: Mapping[Name, ExpertCounts], path: 
 
 
 def read_counts(path: Path) -> CountedTokens:
-    """The rows of a file. Raises InputError."""
+    """The counts of a CSV: a row for each layer or step, a number for each expert. Raises InputError."""
     found: list[tuple[float, ...]] = []
     for line, cells in files.read_csv(path):
         where = f"{path}:{line}"

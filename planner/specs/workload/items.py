@@ -56,11 +56,8 @@ class ItemSize(Spec):
         return count if isinstance(count, tuple) else (count,)
 
 
-UNITS_PER_TOKEN: dict[InputUnit, int] = {
-    "tokens": 1,
-    "patches": 1,
-    "frames": FRAMES_PER_TOKEN,
-}  # input units per token of the layers
+# Input units per token of the layers
+UNITS_PER_TOKEN: dict[InputUnit, int] = {"tokens": 1, "patches": 1, "frames": FRAMES_PER_TOKEN}
 UNIT_NAMES = ", ".join(UNITS_PER_TOKEN)
 Size = Count | ItemSize
 

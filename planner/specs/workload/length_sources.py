@@ -9,7 +9,16 @@ from typing import Annotated
 import msgspec
 
 from planner.specs.base import Amount, Count, Name, Positive, SampleCount, Spec
-from planner.specs.workload.repeated import Repeated
+
+
+class Repeated(Spec):
+    """Epochs over a data set, each of the same samples. What a frozen encoder makes of them is the same in every epoch
+    unless its inputs are changed.
+    """
+
+    epochs: Count
+    samples: Count  # of the data set: what is kept of it are as many times the mean of a batch
+    augmented: tuple[Name, ...] = ()  # encoders whose inputs each epoch changes, as images that are cropped at random
 
 
 class FixedLength(Spec, tag_field="from", tag="fixed"):

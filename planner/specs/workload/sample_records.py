@@ -43,7 +43,7 @@ class Sample(NamedTuple):
 
 
 class SampleLine(Spec):
-    """A line of a JSON file."""
+    """A sample as a line of a JSON file says it."""
 
     text: int = 0
     images: tuple[tuple[int, int], ...] = ()

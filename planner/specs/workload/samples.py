@@ -36,12 +36,10 @@ class SampleBatch:
     items: dict[int, int]  # sample → tokens, after rounding
     dropped: tuple[int, ...]
     streams: Mapping[str, dict[int, Size]] = field(default_factory=dict)  # other module → item → size
-    feeds: Mapping[str, dict[str, ReadersByItem]] = field(
-        default_factory=dict
-    )  # module → module that reads it → readers by item
-    left_out: Mapping[str, tuple[int, ...]] = field(
-        default_factory=dict
-    )  # other module → items without a reader in the batch
+    # Module → module that reads it → readers by item
+    feeds: Mapping[str, dict[str, ReadersByItem]] = field(default_factory=dict)
+    # Other module → items without a reader in the batch
+    left_out: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
 
 def read_batches(workload: Workload, count: int, first_row: int, seed: int, base: Path) -> list[SampleBatch]:

@@ -13,7 +13,7 @@ from planner.specs.model import Model
 from planner.specs.workload.items import Size, item_outputs, item_tokens
 from planner.specs.workload.length_sources import StreamFile, Workload
 from planner.specs.workload.samples import ReadersByItem, SampleBatch
-from planner.specs.workload.stream_items import DrawnStream, StreamItem, read_stream_items, sample_count
+from planner.specs.workload.stream_sources import DrawnStream, StreamItem, read_stream_items, sample_count
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,9 +138,8 @@ class BatchBuilder:
         self.kept: dict[str, dict[int, Size]] = {samples: dict(batch.items)}
         self.left_out: dict[str, set[int]] = {samples: set(batch.dropped)}
         self.feeds: dict[str, dict[str, ReadersByItem]] = {}
-        self.replaced_tokens: dict[tuple[str, int], int] = defaultdict(
-            int
-        )  # module, item → tokens that outputs of encoders replace so far
+        # Module, item → tokens that outputs of encoders replace so far
+        self.replaced_tokens: dict[tuple[str, int], int] = defaultdict(int)
 
     def near(self, target: str) -> set[int]:
         """Return the items of a module that are in the batch, or were left out of it."""

@@ -14,8 +14,8 @@ from typing import NamedTuple
 from planner.costs import SharedPrices
 from planner.errors import Infeasible, InputError
 from planner.plan.join_plans import round_digits
-from planner.plan.legal.launch_laws import launch_laws
 from planner.plan.legal.layout_laws import layout_laws
+from planner.plan.legal.limit_laws import launch_laws
 from planner.plan.plan_file import Layout, Plan
 from planner.scoring import TriedPlan, least_expected, plan_doubt
 from planner.specs.inputs import Inputs

@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import Any
 
 from planner.costs import feature_gb_per_s
+from planner.plan.feature_storage import KEPT, FeatureFacts, KeptSource, layout_reason, unkept_reason
 from planner.plan.gradient_flow import gradient_flows
-from planner.plan.kept_features import KEPT, FeatureFacts, KeptSource, layout_reason, unkept_reason
 from planner.plan.plan_file import Layout
 from planner.specs.base import Ranks, with_fields
 from planner.specs.hardware.cluster import device_of_rank

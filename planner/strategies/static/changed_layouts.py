@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from planner.errors import InputError
-from planner.plan.kept_features import KEPT, WHOLE_LAYOUT
+from planner.plan.feature_storage import KEPT, WHOLE_LAYOUT
 from planner.plan.plan_file import Layout
 from planner.specs.base import FirstStage, with_fields
 from planner.specs.inputs import Inputs

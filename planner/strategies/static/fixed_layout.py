@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from planner.errors import InputError
 from planner.layouts import RECOMPUTE, RECOMPUTE_BY_RANGES, SEARCHED_FIELDS, TrainingSetup, layout_of, layout_problem
-from planner.plan.launchable import require_launchable
+from planner.plan.launchable.launch_refusals import require_launchable
 from planner.plan.plan_file import Layout
 from planner.specs.base import Ranks, with_fields
 from planner.specs.inputs import Inputs

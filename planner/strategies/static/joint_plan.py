@@ -27,7 +27,7 @@ from planner.scoring import (
     with_score,
 )
 from planner.specs.base import with_fields
-from planner.specs.hardware.rank_kinds import rank_kinds
+from planner.specs.hardware.cluster import rank_kinds
 from planner.specs.inputs import Inputs
 from planner.specs.job import BY_HAND
 from planner.strategies.plan_drafts import draft_plan, plan_uses, pricing_of_draft

@@ -25,8 +25,8 @@ from planner.layouts import (
     screen,
 )
 from planner.plan.descriptions import flow_text, layout_text
-from planner.plan.launch_case import trained_facts
-from planner.plan.launchable import launch_refusals
+from planner.plan.launchable.launch_refusals import launch_refusals
+from planner.plan.launchable.launch_rules import trained_facts
 from planner.plan.plan_file import Layout
 from planner.specs.base import with_fields
 from planner.specs.framework.knobs import Knobs

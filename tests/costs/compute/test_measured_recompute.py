@@ -9,7 +9,7 @@ from planner.costs.compute.recompute_fits import unmeasured_recompute
 from planner.costs.memory.token_caps import ActivationBytes, token_cap
 from planner.costs.pricing import pricing_of
 from planner.errors import InputError
-from planner.plan.plan_file import Plan, Prices, SequenceSplit
+from planner.plan.plan_file import Plan, Prices
 from planner.plan.task import Task
 from planner.plan.tasks.expand import expand
 from planner.scoring.plan_memory import PlanMemory
@@ -20,6 +20,7 @@ from planner.specs.framework.memory_coefficients import PLANNER_RUNTIME_MEMORY
 from planner.specs.hardware.profile import CollectiveCosts, CollectivePoint, ModuleCosts, PassCosts, PassFit, Profile
 from planner.specs.inputs import JobOptions, load_job
 from planner.specs.job import Limits
+from planner.specs.sequence_sharding import SequenceSplit
 from planner.why.resize_cluster import with_memory
 from tests.plans import sharded_plan, staged_plan
 

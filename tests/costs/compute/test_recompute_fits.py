@@ -14,7 +14,7 @@ from planner.costs.overlap_switches import with_overlap
 from planner.costs.pricing import Pricing, pricing_of
 from planner.layouts.layout_problem import layout_problem
 from planner.plan.legal.plan_laws import violations
-from planner.plan.plan_file import Layout, Plan, Prices, SequenceSplit
+from planner.plan.plan_file import Layout, Plan, Prices
 from planner.plan.tasks.expand import expand
 from planner.scoring.plan_memory import PlanMemory
 from planner.scoring.score import score
@@ -26,6 +26,7 @@ from planner.specs.hardware.cluster import Cluster, Level, RankKind
 from planner.specs.hardware.profile import Device, ModuleCosts, PassCosts, PassFit
 from planner.specs.job import Fix, Limits
 from planner.specs.layers import Decoder
+from planner.specs.sequence_sharding import SequenceSplit
 from planner.strategies.static.fixed_layout import fixed_layout
 from planner.strategies.static.static_plan import static_plan
 from tests.static_jobs import small_cluster, static_inputs

@@ -13,7 +13,7 @@ from planner.costs.memory.footprint import layer_token_bytes, loss_bytes
 from planner.costs.memory.offload import STEPS, Offloading, offloading_of
 from planner.costs.memory.token_caps import ActivationBytes, token_cap
 from planner.costs.pricing import Pricing
-from planner.plan.plan_file import Layout, Prices, SequenceSplit
+from planner.plan.plan_file import Layout, Prices
 from planner.specs import library
 from planner.specs.base import Layers, Ranks, with_fields
 from planner.specs.framework.memory_coefficients import PLANNER_RUNTIME_MEMORY
@@ -21,6 +21,7 @@ from planner.specs.hardware.cluster import Cluster
 from planner.specs.hardware.profile import Profile
 from planner.specs.job import Limits
 from planner.specs.model import Model
+from planner.specs.sequence_sharding import SequenceSplit
 from planner.specs.shapes import resident_layers
 
 DEVICE = library.read_named("h100-80gb", Profile)[0].device

@@ -13,7 +13,7 @@ from planner.costs.memory.footprint import footprint
 from planner.costs.memory.oom_chance import oom_chance
 from planner.costs.memory.token_caps import ActivationBytes, BytesOf, activation_bytes_left, idle_footprint, token_cap
 from planner.costs.pricing import Pricing
-from planner.plan.plan_file import Layout, Prices, SequenceSplit
+from planner.plan.plan_file import Layout, Prices
 from planner.specs import library
 from planner.specs.base import Layers, Ranks, with_fields
 from planner.specs.framework.memory_coefficients import PLANNER_RUNTIME_MEMORY, MemoryCoefficients
@@ -23,6 +23,7 @@ from planner.specs.job import Limits
 from planner.specs.layers import Decoder
 from planner.specs.model import Model
 from planner.specs.parameters import parameter_counts
+from planner.specs.sequence_sharding import SequenceSplit
 from planner.units import GIB, KIB
 from tests.meshes import meshed
 

@@ -10,13 +10,14 @@ from planner.costs.compute.assumed_rates import ASSUMED_RATES
 from planner.costs.compute.fit_lines import fit_line
 from planner.costs.cost_lines import CostLine, RingTerm
 from planner.costs.pricing import Pricing, pricing_of
-from planner.plan.plan_file import Group, Layout, Plan, Prices, SequenceSplit, Step
+from planner.plan.plan_file import Group, Layout, Plan, Prices, Step
 from planner.plan.tasks.expand import expand
 from planner.specs.base import Ranks, with_fields
 from planner.specs.hardware.cluster import Cluster, Level, RankKind, nearest_level
 from planner.specs.hardware.profile import CollectiveCosts, CollectivePoint, Device, ModuleCosts, PassCosts, PassFit
 from planner.specs.layers import Decoder
 from planner.specs.layers.head_widths import kv_heads
+from planner.specs.sequence_sharding import SequenceSplit
 from planner.specs.shapes import ring_elements
 from tests.meshes import meshed
 from tests.plans import plan_of, stages_of, uses

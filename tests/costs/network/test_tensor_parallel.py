@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from planner.costs.layer_pass import LayerPass
 from planner.costs.pricing import Pricing, pricing_of
-from planner.plan.plan_file import Layout, Plan, Prices, SequenceSplit
+from planner.plan.plan_file import Layout, Plan, Prices
 from planner.plan.tasks.expand import expand
 from planner.runtime.run_options import RunOptions
 from planner.specs.base import Ranks, with_fields
@@ -17,6 +17,7 @@ from planner.specs.hardware.cluster import Cluster, Level, RankKind
 from planner.specs.hardware.profile import CollectiveCosts, CollectivePoint, Device, ModuleCosts, PassCosts, PassFit
 from planner.specs.layers import Decoder, Vit
 from planner.specs.layers.components import LatentAttentionShape
+from planner.specs.sequence_sharding import SequenceSplit
 from tests.examples import soaked
 from tests.meshes import meshed
 from tests.runtime.training_worlds import DECODER, asked_for, run_all, spread

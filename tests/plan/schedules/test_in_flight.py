@@ -10,7 +10,7 @@ from planner.costs.layout_columns import LayoutColumns
 from planner.costs.memory.pipeline_in_flight import interleaved_in_flight
 from planner.plan.legal.order_laws import slot_laws
 from planner.plan.schedules import SCHEDULES, schedule_slots
-from planner.plan.schedules.in_flight import KEPT_FOR_WEIGHTS
+from planner.plan.schedules.zero_bubble import KEPT_FOR_WEIGHTS
 from tests.plan.schedules.made import some_order
 from tests.slots_in_flight import micro_batches_in_flight, peak_in_flight
 

@@ -5,11 +5,10 @@ import pytest
 from planner import files
 from planner.errors import InputError
 from planner.specs import library
-from planner.specs.cluster_choice import read_cluster
 from planner.specs.hardware.cluster import Cluster
-from planner.specs.hardware.node_links import LINKS
-from planner.specs.hardware.node_parts import NodeAdapters, NodeGpus
+from planner.specs.hardware.node_cluster import LINKS, NodeAdapters, NodeGpus
 from planner.specs.hardware.profile import Profile
+from planner.specs.named_files import read_cluster
 
 HEAD = "format: planner.cluster/1\nname: mine\n"
 

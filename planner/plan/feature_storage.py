@@ -15,7 +15,7 @@ from planner.specs.layers import Module
 from planner.specs.parallelism import Dtype, FeatureSource
 from planner.specs.shapes import token_output_bytes
 from planner.specs.workload.items import Size, item_tokens
-from planner.specs.workload.repeated import Repeated
+from planner.specs.workload.length_sources import Repeated
 from planner.units import GIB
 
 KeptSource = Literal["host", "disk"]
@@ -109,5 +109,5 @@ def computed_share(layout: Layout, repeated: Repeated | None) -> float:
 
 
 def computed_shares(plan: Plan) -> dict[str, float]:
-    """Return the same of all modules of a plan."""
+    """Return, by module of a plan, the share of epochs in which it computes its forwards."""
     return {name: computed_share(layout, plan.uses.repeated) for name, layout in plan.layouts.items()}

@@ -11,7 +11,7 @@ from heapq import heapify, heappop, heappush
 import numpy as np
 
 from planner.costs import Floats, Ints
-from planner.packing.even_loads import exchange_loads, longest_first
+from planner.packing import exchange_loads, longest_first
 
 EXCHANGES = 200
 GROUP = 8  # data ranks

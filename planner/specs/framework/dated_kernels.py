@@ -1,7 +1,7 @@
-"""Generations of attention kernels: when frameworks had which, and what it reaches of the newest on a device.
+"""Since when frameworks have which kernels: attention, its rate over the newest's, Adam's update, and experts at once.
 
-Rates of forward and backward together, fitted to FlashAttention's own figures (README; arXiv 2407.08608, figure 5),
-over those of the newest kernel timed on the device: causal, heads of 128, in TFLOP/s at long sequences.
+Attention. Rates of forward and backward together, fitted to FlashAttention's own figures (README; arXiv 2407.08608,
+figure 5), over those of the newest kernel timed on the device: causal, heads of 128, in TFLOP/s at long sequences.
 
              A100                            H100
 newest       183 (FA-2)                      586 (FA-3, forward 657, backward 560)
@@ -11,9 +11,18 @@ flash1       81                              not found
 triton       80                              not found
 
 What was not found is taken to be as far behind FlashAttention-2 as on A100.
+
+Update. torch's AdamW holds bytes for a parameter besides its states. One kernel (`fused`) holds nothing. Its loop over
+all tensors (`foreach`), the default on GPUs, holds the square root of the second moments, and before torch 2.1 their
+sum with epsilon as well (pull request 104898). torchtitan is fused by default since its pull request 881; fms-fsdp
+names no implementation.
+
+Experts. In fp8 with a scale for each few elements (MXFP8) the host launched the products and the casts of one expert
+after another, and had to know how many tokens each gets. Megatron-Bridge 0.5.1 (NeMo 26.06) has a fused kernel for all
+experts of a rank, whose counts stay on the device, so that whole steps are CUDA graphs (its release notes; Transformer
+Engine 2.14, pull request 2769).
 """
 
-import re
 from typing import Literal, NamedTuple
 
 from planner.specs.base import with_fields
@@ -24,7 +33,7 @@ AttentionKernel = Literal["stored", "triton", "flash1", "flash2", "cudnn", "newe
 
 
 class KernelShares(NamedTuple):
-    """Rates over the newest kernel's."""
+    """Rates of an attention kernel over the newest kernel's."""
 
     hopper: float  # on Hopper and later
     ampere: float  # on Ampere and earlier
@@ -59,7 +68,6 @@ GENERATIONS: dict[str, Generations] = {
     "fsdp": PYTORCH,
 }
 TODAY = "9999"
-MONTH = re.compile(r"\b(20[1-3]\d)-([01]\d)")
 
 
 def attention_kernel(framework: str, date: str = TODAY) -> AttentionKernel:
@@ -77,3 +85,28 @@ def with_kernel(timing: TimingCoefficients, kernel: AttentionKernel) -> TimingCo
         attention=timing.attention * shares.hopper,
         attention_ampere=timing.attention_ampere * shares.ampere,
     )
+
+
+ROOT_AND_SUM, ROOT, FUSED = 8.0, 4.0, 0.0
+# Framework → since when, the latest first; before, or without a word of the month, as the last.
+ADAM_SINCE = {
+    "torchtitan": (("2025-02", FUSED), ("2023-10", ROOT), ("", ROOT_AND_SUM)),
+    "fsdp": (("2023-10", ROOT), ("", ROOT_AND_SUM)),
+}
+
+
+def adam_bytes(framework: str, month: str = TODAY) -> float | None:
+    """Bytes a parameter that Adam's update holds besides its states, in a framework of a month, YYYY-MM, or of a year;
+    of an undated one in the newest. None: not dated.
+    """
+    return next((size for since, size in ADAM_SINCE.get(framework, ()) if (month or TODAY) >= since), None)
+
+
+AT_ONCE_SINCE = {"nemo": "2026-06"}
+
+
+def launches_at_once(framework: str, month: str = TODAY) -> bool:
+    """Whether a framework of a month, YYYY-MM, or of a year launches a layer's experts at once; an undated one is the
+    newest.
+    """
+    return framework in AT_ONCE_SINCE and (month or TODAY) >= AT_ONCE_SINCE[framework]

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.packing import reorder_within_groups
-from planner.packing.loader_groups import evenly_filled, largest_differences
+from benchmarks.baselines.loader_groups import evenly_filled, largest_differences, reorder_within_groups
 from tests.examples import examples
 
 

@@ -27,5 +27,5 @@ class MeasuredRuns(Spec, kw_only=True):
 
 @lru_cache(maxsize=1)
 def shipped_runs() -> MeasuredRuns:
-    """The shipped file. Raises InputError."""
+    """The runs that shipped coefficients were fitted to. Raises InputError."""
     return files.read(shipped_folder() / FILE, MeasuredRuns)

@@ -1,20 +1,103 @@
-"""Which plans a framework can launch: the rules of layouts, and of what steps decide beside them, as a table.
+"""What a framework refuses to launch, with the rule and the fix: layouts, a million at once or one, and whole plans.
 
 A layout says the same of every micro-batch. Strategies decide more: groups that change, which sequences share a
-micro-batch, the order of passes slot by slot. Few frameworks can be told these.
+micro-batch, the order of passes slot by slot. Few frameworks can be told these: `STEP_RULES` judges them.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from planner.errors import InputError
-from planner.plan.launch_case import trained_facts
-from planner.plan.launchable import LaunchRefusal, launch_refusals
+from planner.plan.launchable.launch_rules import (
+    RULES,
+    LaunchCase,
+    Rule,
+    TrainedFacts,
+    Truth,
+    UndecidedError,
+    numbers_of,
+    trained_facts,
+    with_defaults,
+)
 from planner.plan.plan_file import Assignment, Layout, Plan, Step, assignments
 from planner.plan.schedules import DEFAULT_SCHEDULE, Slot
 from planner.plan.schedules.explicit import resolve_slots
-from planner.specs.base import with_fields
+from planner.specs.base import Ranks, with_fields
 from planner.specs.framework.knobs import Knobs
+from planner.specs.framework.software import ANY
+from planner.specs.inputs import Inputs
+from planner.specs.parallelism import Parallelism
+
+
+class LaunchRefusal(NamedTuple):
+    """The rule that a layout breaks, what is wrong, and what to do."""
+
+    rule: str
+    message: str
+    fix: str
+
+
+def launchable(
+    columns: Mapping[str, NDArray[np.int64]],
+    fixed: Parallelism,
+    facts: TrainedFacts,
+    knobs: Knobs,
+    rules: Sequence[Rule] = RULES,
+) -> NDArray[np.bool_]:
+    """Whether these rules let each layout be launched, (layouts,). `columns`: the fields that differ, by their names in
+    `Parallelism`, words as places in CODED_FIELDS; `fixed`: those that a job fixes of all.
+    """
+    numbers = {**numbers_of(fixed), **{name: np.asarray(column) for name, column in columns.items()}}
+    at = LaunchCase(numbers, fixed, facts, knobs)
+    allowed = np.ones(np.broadcast_shapes(*(np.shape(each) for each in columns.values())), dtype=np.bool_)
+    for rule in rules:
+        allowed &= ~np.asarray(refuses(rule, at), dtype=np.bool_)
+    return allowed
+
+
+def launch_refusals(layout: Parallelism, facts: TrainedFacts, knobs: Knobs) -> tuple[LaunchRefusal, ...]:
+    """The rules that one layout breaks; of fields that are not decided none."""
+    at = LaunchCase(numbers_of(layout), layout, facts, knobs)
+    broken, told = [rule for rule in RULES if refuses(rule, at)], with_defaults(at)
+    return tuple(LaunchRefusal(rule.name, *rule.why(told).split(" | ", 1)) for rule in broken)
+
+
+def refuses(rule: Rule, at: LaunchCase) -> Truth:
+    """Whether a rule refuses each layout: False where it needs what is not decided."""
+    try:
+        return rule.refuses(at)
+    except UndecidedError:
+        return False
+
+
+def first_refusal(inputs: Inputs, layout: Parallelism, *, runs: bool = True) -> LaunchRefusal | None:
+    """The first rule of a job's software that a layout of its module breaks; rules about the batch only if the layout
+    is to run. None where it breaks none.
+    """
+    sizes = tuple(inputs.batches[0].items.values()) if runs else ()
+    ranks = len(layout.ranks) if isinstance(layout.ranks, Ranks) else inputs.cluster.size
+    facts = trained_facts(inputs.spec, ranks, sizes)
+    return next(iter(launch_refusals(layout, facts, inputs.software.knobs)), None)
+
+
+def refusal_text(software: str, refusal: LaunchRefusal, what: str = "layout") -> str:
+    """What is wrong with a layout, or with a plan, as a sentence."""
+    return f"{software} cannot launch this {what}: {refusal.message} (rule: {refusal.rule})"
+
+
+def require_launchable(inputs: Inputs, layout: Parallelism, where: str, *, runs: bool = True) -> None:
+    """Raises InputError at `where` in the job for the first rule of its software that a layout of its module breaks."""
+    refusal = first_refusal(inputs, layout, runs=runs)
+    if refusal:
+        raise InputError(
+            refusal_text(inputs.software.name, refusal),
+            where=f"{inputs.sources.get('job', inputs.job.name)} ({where})",
+            fix=f"{refusal.fix}; or software: {ANY}, to price what nothing can launch",
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +115,12 @@ class StepCase:
 
     @property
     def assigned(self) -> Iterator[Assignment]:
-        """What its groups work on, over all steps."""
+        """The assignments of the module's groups, over all steps."""
         for step in self.plan.steps:
             yield from self.assigned_in(step)
 
     def assigned_in(self, step: Step) -> Iterator[Assignment]:
-        """What its groups work on in one step."""
+        """The assignments of the module's groups in one step."""
         for micro_batch in step.micro_batches:
             yield from (a for a in assignments(self.plan, micro_batch) if a.module == self.module)
 
@@ -66,8 +149,8 @@ def plan_refusals(plan: Plan) -> Iterator[tuple[str, LaunchRefusal]]:
         shares = [share for a in at.assigned for share in a.offload_shares(layout)]
         offloading = with_fields(layout, offload=max([layout.offload, *shares]))
         every = [trained_facts(plan.uses.models[name], len(layout.ranks), sizes) for sizes in at.batches]
-        found = dict.fromkeys(each for facts in every for each in launch_refusals(offloading, facts, knobs))
-        yield from ((name, refusal) for refusal in found)
+        refusals = dict.fromkeys(each for facts in every for each in launch_refusals(offloading, facts, knobs))
+        yield from ((name, refusal) for refusal in refusals)
         for rule in STEP_RULES:
             message, _, fix = rule.wrong(at).partition(" | ")
             if message:
