@@ -5,8 +5,7 @@ compute, network and memory cost, and the closed form of a static step.
 """
 
 from planner.costs.compute.expert_load import ExpertLoad, expert_load
-from planner.costs.cost import Cost, least_trusted
-from planner.costs.cost_lines import CostLine, WindowTerm, smooth_max
+from planner.costs.cost_lines import Cost, CostLine, WindowTerm, least_trusted, smooth_max
 from planner.costs.distinct_columns import columns_where, distinct_values, joined_columns, layout_count
 from planner.costs.feature_reads import feature_gb_per_s
 from planner.costs.largest_offload import LargestOffload, largest_offload
@@ -28,7 +27,6 @@ from planner.costs.network.mesh_groups import dims_in_order
 from planner.costs.network.replica_exchange import host_update_seconds, parameter_update_seconds
 from planner.costs.network_model import SINGLE_RANK_NETWORK, NetworkLevel, NetworkModel
 from planner.costs.objective import OBJECTIVES, STEP_SECONDS, Objective, StepWork, find_objective
-from planner.costs.overlap_switches import with_overlap
 from planner.costs.packing_problem import (
     PackingProblem,
     RankPool,
@@ -42,7 +40,7 @@ from planner.costs.packing_problem import (
 )
 from planner.costs.packing_table import Floats, Ints, PackingTable, packing_table
 from planner.costs.part_sets import FreedBytes, freed_bytes, recompute_seconds_by
-from planner.costs.price_table import price_table
+from planner.costs.price_table import price_table, with_overlap
 from planner.costs.pricing import Pricing, pricing_of
 from planner.costs.rate_lines import head_line, layers_line
 from planner.costs.shared_prices import SendRoute, SharedPrices

@@ -12,13 +12,20 @@ from math import hypot
 
 from planner.costs.compute.assumed_rates import complete_rates, step_spread
 from planner.costs.compute.contention import CONTENTION_SPREAD, DeviceUse, demand_density, slowdown
-from planner.costs.compute.recompute_fits import require_measured_recompute
-from planner.costs.cost import NO_COST, Cost, least_trusted, slowest_cost, total_cost
-from planner.costs.cost_lines import CostLine
-from planner.costs.cross_reads import NO_READS, CrossReads, mean_cross_reads, reads_by_item, reads_of
+from planner.costs.compute.fit_lines import require_measured_recompute
+from planner.costs.cost_lines import NO_COST, Cost, CostLine, least_trusted, slowest_cost, total_cost
 from planner.costs.feature_reads import feature_gb_per_s, kept_feature_line
 from planner.costs.fit_pricing import FitPricing
-from planner.costs.layer_pass import LayerPass, counts_by_placement, recompute_counts
+from planner.costs.layer_pass import (
+    NO_READS,
+    CrossReads,
+    LayerPass,
+    counts_by_placement,
+    mean_cross_reads,
+    reads_by_item,
+    reads_of,
+    recompute_counts,
+)
 from planner.costs.layout_columns import columns_of
 from planner.costs.machine_model import MachineModel, machine_of
 from planner.costs.memory.offload import Offloading, offloading_of
@@ -26,7 +33,7 @@ from planner.costs.network.replica_exchange import exposed_part
 from planner.costs.network_model import group_of_ranks, network_of
 from planner.costs.rate_pricing import RatePricing
 from planner.costs.shared_prices import ModulePricing, SendRoute, SharedPrices
-from planner.costs.step.load_spread import load_spread
+from planner.costs.step.expert_ratio import load_spread
 from planner.errors import InputError
 from planner.plan.gradient_flow import GradientFlow, gradient_flows
 from planner.plan.kept_features import computed_share

@@ -6,10 +6,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from planner.costs.compute.layer_work import LayerWork
-from planner.costs.cost import Cost
-from planner.costs.cost_lines import CostLine
-from planner.costs.cross_reads import NO_READS, CrossReads
-from planner.costs.layer_pass import LayerPass, RecomputeCounts, recompute_counts
+from planner.costs.cost_lines import Cost, CostLine
+from planner.costs.layer_pass import NO_READS, CrossReads, LayerPass, RecomputeCounts, recompute_counts
 from planner.costs.layout_columns import LayoutColumns, Number, columns_of, recompute_columns
 from planner.costs.machine_model import MachineModel
 from planner.costs.memory.allowed_memory import device_accounting

@@ -1,15 +1,20 @@
 """Accuracy of predictions for published records, overall and by source; every record is counted or named as skipped."""
 
+import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from statistics import fmean, median
 
-from planner.ledger.predicted_records import PredictedRecord
+from planner.calibrate import median_after_one_run
+from planner.errors import InputError
+from planner.ledger.predicted_records import PredictedRecord, Predictor, predict_records
 from planner.ledger.strategy_ranking import RankedGroup, rank_groups
-from planner.published import RecordOrigin, SkippedRecord
+from planner.published import RecordOrigin, SkippedRecord, read_published
 
 CLOSE_LOSS = 0.05  # a pick that costs at most this much more than the best counts as the best
+HEADER_LINE = 1  # line number; a record skipped at this line stands for the whole file
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,3 +140,35 @@ def share_true(held: Iterable[bool]) -> float | None:
     """The share that is true, None of nothing."""
     each = [*held]
     return sum(each) / len(each) if each else None
+
+
+def accuracy_of_folder(directory: Path, sources: Sequence[str], predict: Predictor) -> AccuracyReport:
+    """Accuracy over every record in `directory`, or of these sources only. Raises InputError."""
+    if not os.path.isdir(directory):
+        raise InputError("not a folder", where=str(directory), fix="give a folder of CSV files")
+    cases, not_cases = read_published(directory)
+    files = tuple(one for one in not_cases if one.origin.line <= HEADER_LINE)
+    skipped = [one for one in not_cases if one.origin.line > HEADER_LINE]
+    if not cases and not skipped:
+        raise InputError(
+            "no published records here",
+            where=str(directory),
+            fix="give a folder of CSV files with the columns row_id, source_id, model, n_gpus, step_time_s, …",
+        )
+    if sources:
+        require_sources(sources, {one.origin.source for one in cases} | {one.origin.source for one in skipped})
+        cases = [case for case in cases if case.origin.source in sources]
+        skipped = [one for one in skipped if one.origin.source in sources]
+    predicted, unpredicted = predict_records(cases, predict)
+    report = accuracy_report(predicted, [*skipped, *unpredicted])
+    after = median_after_one_run([record.case for record in predicted])
+    return replace(report, after_one_run=after, other_files=files)
+
+
+def require_sources(wanted: Sequence[str], there: set[str]) -> None:
+    """Raises InputError for an unknown source."""
+    for name in wanted:
+        if name not in there:
+            raise InputError(
+                f"no source is called `{name}`", where="--source", fix=f"one of {', '.join(sorted(there))}"
+            )

@@ -10,8 +10,7 @@ from planner.published.measured_figures import trains_adapters_only
 from planner.published.published_case import CaseEncoder
 from planner.published.record_files import PublishedRecord, UnusableRecord
 from planner.published.record_setup import settings_text
-from planner.published.sample_items import NOT_STATED, items_by_encoder
-from planner.published.stated_samples import stated_samples
+from planner.published.sample_items import NOT_STATED, items_by_encoder, stated_samples
 from planner.specs.base import with_fields
 from planner.specs.layers import Module
 from planner.specs.layers.trained import Trained

@@ -9,20 +9,19 @@ from pathlib import Path
 from planner import files
 from planner.errors import InputError
 from planner.published import platforms, trained_model
+from planner.published.exchange_settings import gathers_ahead, overlaps_replicas, prefetches
 from planner.published.fed_model import of_own_ranks
 from planner.published.implied_cells import with_implied_cells
-from planner.published.inferred_recompute import least_share_that_fits, with_inferred_recompute
 from planner.published.measured_figures import FlopsCounting, measured_figures, ran_out_of_memory, trains_adapters_only
 from planner.published.platforms import framework_name
-from planner.published.possible_setups import with_other_setups
+from planner.published.possible_setups import least_share_that_fits, with_inferred_recompute, with_other_setups
 from planner.published.published_case import PublishedCase, RecordOrigin, SkippedRecord
+from planner.published.rank_degrees import states_layout, usual_layouts
 from planner.published.record_files import EXTRA_CELLS, PublishedRecord, UnusableRecord, is_published_file, read_records
 from planner.published.record_setup import RecordPlatform, record_setup, settings_text
-from planner.published.replica_overlap import gathers_ahead, overlaps_replicas, prefetches
 from planner.published.software_vintage import record_fp8_recipe, record_kernel, software_month
 from planner.published.source_defaults import FilledRecord, SourceDefaults, defaults_of_source, fill_defaults
 from planner.published.unequal_lengths import UnequalLengths, require_undivided, unequal_lengths
-from planner.published.usual_layouts import states_layout, usual_layouts
 from planner.specs import library
 from planner.specs.base import with_fields
 from planner.specs.framework.expert_launches import launches_at_once

@@ -9,8 +9,8 @@ from planner.costs.memory.model_states import (
     rank_embedding_head,
     trained_expert_parameters,
 )
-from planner.costs.network.expert_exchange import ExpertGroups
 from planner.costs.network.layer_traffic import LayerGroups
+from planner.costs.network.pass_exchange import ExpertGroups
 from planner.costs.network.replica_exchange import ReplicatedParameters
 from planner.costs.network_model import CommGroup, group_of_ranks, strided_group
 from planner.plan.mesh.rank_mesh import distinct_blocks, expert_groups_over, mesh_blocks, stage_ranks_of, stage_size
