@@ -18,6 +18,7 @@ from planner.calibrate.coefficients import (
     SUSTAINED_PRECISIONS,
     CoefficientName,
     CoefficientValues,
+    four_digits,
     with_coefficients,
 )
 from planner.calibrate.framework_facts import FRAMEWORKS
@@ -37,7 +38,6 @@ from planner.specs.measured_run import MeasuredRun
 from planner.specs.measured_runs import MeasuredRuns
 from planner.specs.parameters import parameter_counts
 
-DIGITS = 4
 KIND = "least squares on published steps"
 
 
@@ -148,11 +148,6 @@ def replace_sustained_rates(text: str, values: Mapping[str, float]) -> str:
     head = re.search(r"^rates:\n  source: .*\n  spread: .*\n", text, flags=re.MULTILINE)
     assert head, "rates begin with their source and their spread"
     return text[: head.end()] + line + text[head.end() :]
-
-
-def four_digits(value: float) -> float:
-    """A number of four significant digits."""
-    return float(f"{float(value):.{DIGITS}g}")
 
 
 def measured_runs_file(cases: Sequence[PublishedCase], date: str) -> MeasuredRuns:

@@ -42,7 +42,7 @@ def read_gemm(path: str, dtype: str = "bf16", system: str = "") -> KernelTable:
     return read_table(path, numbers, {"gemm_dtype": name, "system": system}).only(gemm_dtype=name, system=system)
 
 
-def fit_gemm(table: KernelTable, peak_tflops: float, sources: tuple[str, ...] = ()) -> GemmFit:
+def fit_gemm(table: KernelTable, peak_tflops: float) -> GemmFit:
     """The curve of a table's matrix products. Raises InputError, as `fit_curve` does."""
     peak = peak_tflops * 1e12
 
@@ -55,7 +55,7 @@ def fit_gemm(table: KernelTable, peak_tflops: float, sources: tuple[str, ...] = 
         BoundedCoefficient("launch_us", 0.0, 1e4, 10.0),
     )
     form = KernelFormula(coefficients, ("m", "n", "k"), seconds)
-    curve = fit_curve(form, table, is_training_shape(table), gemm_flops(table) / peak, sources)
+    curve = fit_curve(form, table, is_training_shape(table), gemm_flops(table) / peak)
     return GemmFit(GemmCurve(**rounded_coefficients(curve.values)), curve)
 
 
@@ -93,7 +93,7 @@ class BandwidthFit:
     fit: FittedCurve
 
 
-def fit_memory_bandwidth(gemms: KernelTable, gb_per_s: float, sources: tuple[str, ...] = ()) -> BandwidthFit:
+def fit_memory_bandwidth(gemms: KernelTable, gb_per_s: float) -> BandwidthFit:
     """The share of the bandwidth that thin bf16 products reach. Raises InputError where there are too few."""
     bandwidth = gb_per_s * 1e9
     thin = gemms.where(gemms.numbers["m"] <= ROWS)
@@ -102,7 +102,7 @@ def fit_memory_bandwidth(gemms: KernelTable, gb_per_s: float, sources: tuple[str
         return moved_bytes(kernels) / (values["share"] * bandwidth) + values["launch_us"] * 1e-6
 
     form = KernelFormula((PEAK_SHARE, BoundedCoefficient("launch_us", 0.0, 1e4, 10.0)), ("m", "n", "k"), seconds)
-    curve = fit_curve(form, thin, np.asarray(moved_bytes(thin) >= LEAST_BYTES), sources=sources)
+    curve = fit_curve(form, thin, np.asarray(moved_bytes(thin) >= LEAST_BYTES))
     values = rounded_coefficients(curve.values)
     return BandwidthFit(values["share"], values["launch_us"], curve)
 

@@ -4,7 +4,7 @@
 compute, network and memory cost, and the closed form of a static step.
 """
 
-from planner.costs.compute.expert_load import ExpertLoad, expert_load
+from planner.costs.compute.expert_load import expert_load
 from planner.costs.cost_lines import Cost, CostLine, WindowTerm, least_trusted, smooth_max
 from planner.costs.distinct_columns import columns_where, distinct_values, joined_columns, layout_count
 from planner.costs.feature_reads import feature_gb_per_s
@@ -18,11 +18,10 @@ from planner.costs.layout_columns import (
     PipelineBatch,
     Precision,
     columns_of,
-    recompute_columns,
     stack_columns,
 )
 from planner.costs.machine_model import KERNELS_AS, MachineModel, machine_of, peak_flops
-from planner.costs.network.expert_dispatch import DISPATCHES, BestDispatch, best_dispatch, seconds_by_dispatch
+from planner.costs.network.expert_dispatch import DISPATCHES, best_dispatch, seconds_by_dispatch
 from planner.costs.network.mesh_groups import dims_in_order
 from planner.costs.network.replica_exchange import host_update_seconds, parameter_update_seconds
 from planner.costs.network_model import SINGLE_RANK_NETWORK, NetworkLevel, NetworkModel
@@ -56,10 +55,8 @@ __all__ = [
     "ONE_SEQUENCE",
     "SINGLE_RANK_NETWORK",
     "STEP_SECONDS",
-    "BestDispatch",
     "Cost",
     "CostLine",
-    "ExpertLoad",
     "Floats",
     "FreedBytes",
     "Ints",
@@ -112,7 +109,6 @@ __all__ = [
     "pricing_of",
     "published_ratio",
     "rank_pools",
-    "recompute_columns",
     "recompute_seconds_by",
     "seconds_by_dispatch",
     "smooth_max",

@@ -97,7 +97,7 @@ class FitPricing:
         return self.weight_gradients(part, trained=True)
 
     def weight_gradients(self, part: LayerPass, trained: bool) -> CostLine:
-        """The same of weights that are trained, or of those that are frozen.
+        """The cost line of gradients of weights: of those that are trained, or of those that are frozen.
 
         `layer` includes recomputation only where no fits of recomputing layers stand beside it.
         """

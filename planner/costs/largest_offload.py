@@ -5,14 +5,13 @@ T(s)/s a token in the faster pass, and its activations take A/B a token to the h
 that keeps most, so that no chunk's mean hides less.
 """
 
-from collections import Counter
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from planner.costs.compute.expert_load import routed_work
-from planner.costs.compute.layer_work import layer_work
+from planner.costs.compute.layer_work import kinds_and_windows, layer_work
 from planner.costs.distinct_columns import LAYER_FIELDS, on_distinct
 from planner.costs.layout_columns import LayoutColumns, Number
 from planner.costs.machine_model import MachineModel
@@ -21,7 +20,7 @@ from planner.costs.memory.offload import STEPS
 from planner.costs.network.expert_dispatch import expert_seconds
 from planner.costs.network.layer_traffic import LayerGroups, tensor_seconds
 from planner.costs.network_model import strided_group
-from planner.specs.layers import Module, kind_counts, layer_kinds
+from planner.specs.layers import Module, kind_counts
 from planner.specs.layers.blocks import LayerKind
 from planner.units import GB
 
@@ -48,11 +47,10 @@ def largest_offload(module: Module, at: LayoutColumns, machine: MachineModel, si
 
 
 def largest_of_layers(at: LayoutColumns, module: Module, machine: MachineModel, size: int) -> LargestOffload:
-    """The same of layers, wherever they are, of layouts that all differ in them."""
+    """The largest shares in layers, wherever they are, of layouts that all differ in what layers depend on."""
     one = replace(at, cp=1.0, ulysses=1.0, micro_batch=1.0)
-    dispatches = (at.dispatch,) if isinstance(at.dispatch, str) else at.dispatch
     seconds: Number = 0.0
-    for dispatch in dispatches:  # of several, the one that hides most
+    for dispatch in at.dispatches:  # of several, the one that hides most
         alike = replace(one, dispatch=dispatch)
         passes = [layer_token_seconds(module, alike, machine, size, forward) for forward in (True, False)]
         seconds = np.maximum(seconds, np.minimum(*passes))
@@ -69,9 +67,8 @@ def layer_token_seconds(module: Module, at: LayoutColumns, machine: MachineModel
     """Seconds of one pass over one layer for each token of an item, in the mean of all layers and without constants.
     Attention within windows does not count, as in `largest_ratio`.
     """
-    kinds = Counter((kind, module.window_of(index)) for index, kind in enumerate(layer_kinds(module)))
     seconds: Number = 0.0
-    for (kind, window), count in sorted(kinds.items(), key=str):
+    for kind, window, share in kinds_and_windows(module):
         some, none = (
             besides_attention(module, kind, replace(at, seq=tokens), machine, forward) for tokens in (MANY_TOKENS, 0.0)
         )
@@ -80,7 +77,7 @@ def layer_token_seconds(module: Module, at: LayoutColumns, machine: MachineModel
         if core is not None and window is None:
             attended = machine.attention_seconds(core, forward) - machine.attention_launch(core)
             own = own + attended / size
-        seconds = seconds + own * (count / module.layers)
+        seconds = seconds + own * share
     return seconds
 
 

@@ -111,6 +111,11 @@ class LayoutColumns:
         return self.dtype in ("float32", "float64")
 
     @property
+    def dispatches(self) -> tuple[Dispatch, ...]:
+        """The kinds of dispatch of which each layout has the cheapest."""
+        return (self.dispatch,) if isinstance(self.dispatch, str) else self.dispatch
+
+    @property
     def tokens(self) -> Number:
         """Tokens of one micro-batch on one rank, where only cp shards the sequence."""
         return self.micro_batch * self.seq / self.cp

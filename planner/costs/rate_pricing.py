@@ -127,7 +127,7 @@ class RatePricing:
         return with_reads(columns_of(self.layout.with_expert_placement(self.layout.expert_placement)), self.reads)
 
     def pass_columns(self, part: LayerPass) -> LayoutColumns:
-        """The same with the degrees of the pass's group for cp, and without recomputation."""
+        """The layout's columns with the degrees of the pass's group for cp, and without recomputation."""
         at = with_reads(self.layout_columns, part.reads)
         return replace(
             at, cp=part.split.degree, ulysses=part.split.ulysses, full_recompute=0.0, recomputed_parts=frozenset()

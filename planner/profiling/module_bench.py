@@ -118,8 +118,8 @@ class ModuleBench:
         return self.passes(self.embedding_head if ends else self.stack, ends, batch, measurement.repeats)
 
     def under_fsdp(self, ends: bool, kept: bool) -> nn.Module:
-        """The same layers, or embedding and head, sharded over all ranks by FSDP2; unsharded where this torch cannot
-        replace its collectives.
+        """The measured layers, or embedding and head, sharded over all ranks by FSDP2; unsharded where this torch
+        cannot replace its collectives.
         """
         if not can_replace_collectives():
             return self.embedding_head if ends else self.stack

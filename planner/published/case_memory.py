@@ -6,7 +6,6 @@ from functools import lru_cache
 
 from planner.costs import LayoutColumns
 from planner.costs.memory import FRAGMENTED, Footprint, footprint, fullest_stage, in_flight
-from planner.published.encoder_setups import feeding_encoder, setup_in_stages
 from planner.published.published_case import CaseEncoder, PublishedCase
 from planner.specs.base import with_fields
 from planner.specs.framework.adam_updates import adam_bytes
@@ -59,7 +58,7 @@ def fullest_footprint(case: PublishedCase, setup: LayoutColumns, accounted: Memo
     fullest = fullest_of_module(case.module, setup, accounted)
     in_stages = [each for each in case.encoders if each.place == "all_stages"]
     for each in in_stages:
-        fullest = fullest.sharing_ranks(fullest_of_module(each.module, setup_in_stages(each, setup), accounted))
+        fullest = fullest.sharing_ranks(fullest_of_module(each.module, each.in_stages(setup), accounted))
     first = [each for each in case.encoders if each.place == "first_stage"]
     if not first:
         return fullest
@@ -71,7 +70,7 @@ def fullest_footprint(case: PublishedCase, setup: LayoutColumns, accounted: Memo
 
 def fed_footprint(encoder: CaseEncoder, setup: LayoutColumns, accounted: MemoryCoefficients) -> Footprint:
     """Memory of an encoder on the first stage, which holds what it keeps of every micro-batch in flight there."""
-    fed = feeding_encoder(encoder, setup)
+    fed = encoder.feeding(setup)
     alone = fullest_of_module(encoder.module, fed.at, accounted)
     held = alone.activations * in_flight(setup, 0.0) if fed.flow.has_backward() else 0.0
     return replace(alone, activations=held)

@@ -1,6 +1,4 @@
-"""Shipped profiles of devices and frameworks, and names of models, each read once: thousands of records name the same
-few.
-"""
+"""Shipped profiles of devices and frameworks, and models, each read once: thousands of records name the same few."""
 
 from functools import lru_cache
 
@@ -20,6 +18,12 @@ def device_profile(name: str) -> Profile:
 def framework_software(name: str) -> Software:
     """A framework's coefficients. Raises InputError."""
     return library.read_named(name, Software)[0]
+
+
+@lru_cache(maxsize=64)
+def shipped_model(name: str) -> Model:
+    """A shipped model. Raises InputError."""
+    return library.read_named(name, Model)[0]
 
 
 @lru_cache(maxsize=1)

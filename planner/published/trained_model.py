@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from planner import files
 from planner.errors import InputError
 from planner.published import megatron_arguments
 from planner.published.batch_sizes import sequence_length
@@ -24,8 +23,7 @@ from planner.published.model_names import (
 )
 from planner.published.published_case import CaseEncoder
 from planner.published.record_files import PublishedRecord, UnusableRecord
-from planner.published.shipped_profiles import model_names
-from planner.specs import library
+from planner.published.shipped_profiles import model_names, shipped_model
 from planner.specs.base import with_fields
 from planner.specs.layers import Decoder, Module, TextEncoder
 from planner.specs.layers.components import Experts
@@ -108,12 +106,6 @@ def named_model(name: str, family: str) -> Model | None:
     """The shipped model that a name means; None where there is none."""
     spec = spec_name(name, family, model_names())
     return shipped_model(spec) if spec else None
-
-
-@lru_cache(maxsize=64)
-def shipped_model(name: str) -> Model:
-    """A shipped model."""
-    return files.read(library.find_file(name, Model), Model)
 
 
 def shipped_module(name: str) -> Module:

@@ -36,7 +36,6 @@ from planner.scoring.score import (
     with_score,
 )
 from planner.scoring.statements import (
-    ScoredPlan,
     computed_by_hand,
     false_statements,
     read_plan,
@@ -67,7 +66,6 @@ __all__ = [
     "PlanMemory",
     "ReplicaPipeline",
     "Score",
-    "ScoredPlan",
     "TriedPlan",
     "UndecidedOrder",
     "allowed_bytes_on",

@@ -38,12 +38,12 @@ class TriedPlan:
 
     @cached_property
     def tasks(self) -> Sequence[Task]:
-        """Its tasks. Raises InputError where they wait for each other."""
+        """The tasks of the step. Raises InputError where they wait for each other."""
         return expand(self.plan)
 
     @cached_property
     def pricing(self) -> Pricing:
-        """What prices them."""
+        """The prices of the tasks."""
         return pricing_of(self.plan, self.shared)
 
     @cached_property
@@ -70,7 +70,7 @@ class TriedPlan:
 
     @property
     def known_share(self) -> float:
-        """The same; where the least that it may be is too much, that."""
+        """The greatest share of a rank's allowed memory; where the least that it may be is too much, that."""
         return self.share_of(self.peaks)
 
     def share_of(self, peaks: Sequence[float]) -> float:

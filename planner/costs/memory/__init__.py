@@ -6,7 +6,6 @@ from planner.costs.memory.footprint import (
     candidate_stages,
     footprint,
     fullest_stage,
-    larger_footprint,
     layer_token_bytes,
     layers_on_stage,
 )
@@ -30,7 +29,6 @@ __all__ = [
     "footprint",
     "fullest_stage",
     "in_flight",
-    "larger_footprint",
     "layer_token_bytes",
     "layers_before",
     "layers_on_stage",

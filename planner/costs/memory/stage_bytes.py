@@ -115,7 +115,7 @@ class StageBytes(NamedTuple):
         return self._replace(states=states, update=update, moments=stay * self.moments)
 
     def among(self, chosen: NDArray[np.bool_]) -> "StageBytes":
-        """The same of some of the layouts, which are counted anew. `chosen`: (layouts,) of all."""
+        """The bytes of some of the layouts, which are counted anew. `chosen`: (layouts,) of all."""
         here, places = chosen[self.layouts], np.cumsum(chosen) - 1
         return StageBytes(places[self.layouts[here]], *(part[here] for part in self[1:]))
 

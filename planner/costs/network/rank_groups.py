@@ -120,7 +120,9 @@ def farthest_block(ranks: Ranks, layout: Layout, dims: tuple[str, ...], cluster:
 def cached_farthest_block(
     ranks: Ranks, stage: Ranks, mesh: tuple[tuple[str, int], ...], dims: tuple[str, ...], cluster: Cluster
 ) -> CommGroup:
-    """The same, cached: all chunks and micro-batches of a stage ask for it."""
+    """The farthest group of these ranks of a stage along these dims of a mesh, cached: all chunks and micro-batches ask
+    for it.
+    """
     groups = mesh_blocks(stage, dict(mesh), dims)
     return farthest_group(distinct_blocks(groups, ranks), cluster)
 

@@ -25,8 +25,7 @@ def expert_ratio(module: Module, at: LayoutColumns, machine: MachineModel) -> Nu
     kind = next(each for each in layer_kinds(module) if "experts" in kind_blocks(each))
     products = (each for each in routed_work(module, kind, at, machine.timing).matmuls if each.grouped)
     computed = sum(machine.matmul(product, at.dtype) for product in products)
-    kinds = (at.dispatch,) if isinstance(at.dispatch, str) else at.dispatch
-    moved = np.asarray(best_dispatch(module, at, machine, kinds).seconds)
+    moved = np.asarray(best_dispatch(module, at, machine, at.dispatches).seconds)
     return np.where(moved > 0, computed / np.where(moved > 0, moved, 1.0), np.inf)
 
 
