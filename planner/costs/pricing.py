@@ -463,28 +463,24 @@ def pricing_of(plan: Plan, shared: SharedPrices | None = None) -> Pricing:
         for kind in pricing.device_kinds(layout.ranks):
             basis, layers = pricing.module_pricing(module, kind), range(uses.models[module].layers)
             if isinstance(basis, FitPricing):
-                require_no_cross_attention(basis.spec, module)
-                require_no_adapters(basis.spec, module)
+                require_told_by_fits(basis.spec, module)
                 name = f"{module}@{kind}" if f"{module}@{kind}" in uses.prices.modules else module
                 require_measured_recompute(basis.costs, layout, layers, name, f"uses.prices.modules.{name}", fix)
                 require_one_placement(layout, name)
     return pricing
 
 
-def require_no_cross_attention(spec: Module, module: str) -> None:
-    """Raises InputError where a module with fits has cross attention: fits do not depend on what it reads."""
+def require_told_by_fits(spec: Module, module: str) -> None:
+    """Raises InputError where a module with fits has cross attention, as fits do not depend on what it reads, or trains
+    adapters, which nothing measured beside its layers.
+    """
+    where, fix = f"uses.prices.modules.{module}", "leave them out: prices by rates count"
     if spec.cross_attention_width:
         message = f"fits of `{module}` do not say what its cross attention reads"
-        raise InputError(message, where=f"uses.prices.modules.{module}", fix="leave them out: prices by rates count it")
-
-
-def require_no_adapters(spec: Module, module: str) -> None:
-    """Raises InputError where a module with fits trains adapters, which nothing measured beside its layers."""
+        raise InputError(message, where=where, fix=f"{fix} it")
     if spec.adapters:
         message = f"fits of `{module}` do not say what low-rank adapters take beside its matrices"
-        raise InputError(
-            message, where=f"uses.prices.modules.{module}", fix="leave them out: prices by rates count them"
-        )
+        raise InputError(message, where=where, fix=f"{fix} them")
 
 
 def require_one_placement(layout: Layout, name: str) -> None:

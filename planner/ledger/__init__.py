@@ -1,10 +1,15 @@
 """Predictions compared with measurements: of runs made here, and of published records."""
 
-from planner.ledger.accuracy import AccuracyFigures, AccuracyReport, accuracy_of_folder
-from planner.ledger.accuracy_json import accuracy_json
+from planner.ledger.accuracy import AccuracyFigures, AccuracyReport, accuracy_json, accuracy_of_folder
 from planner.ledger.accuracy_plot import accuracy_svg
-from planner.ledger.compared_run import ComparedRun, compare_run
-from planner.ledger.memory_by_use import PeakMemoryUse, fullest_rank, memory_uses, peak_memory_use
+from planner.ledger.compared_run import (
+    ComparedRun,
+    PeakMemoryUse,
+    compare_run,
+    fullest_rank,
+    memory_uses,
+    peak_memory_use,
+)
 from planner.ledger.predicted_records import PredictedRecord, Predictor
 from planner.ledger.run_ledger import (
     RunDrift,

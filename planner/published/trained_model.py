@@ -6,14 +6,14 @@ a binary head over pairs.
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 from planner.errors import InputError
 from planner.published import megatron_arguments
 from planner.published.batch_sizes import sequence_length
-from planner.published.fed_model import fed_model
+from planner.published.fed_model import TrainedModel, fed_model
 from planner.published.model_names import (
     RECURRENT_LAYERS,
     SEVERAL_MODULES,
@@ -56,17 +56,6 @@ BERT_TOKENS, T5_TOKENS = 30522, 28996 + 100
 T5_DECODED = 128  # tokens: --decoder-seq-length of Megatron-LM's examples/t5, beside 512 of the encoder
 
 
-@dataclass(frozen=True, slots=True)
-class TrainedModel:
-    """A record's model; `assumed`: columns that were filled with what is usual for its family."""
-
-    module: Module
-    assumed: tuple[str, ...] = ()
-    decoder_tokens: int | None = None  # decoder tokens of a sequence, where the record states the encoder's
-    encoders: tuple[CaseEncoder, ...] = ()
-    outputs_read: float = 0.0  # of encoders, for each sequence, by cross attention
-
-
 def model_of_record(record: PublishedRecord) -> TrainedModel:
     """The model of a record, from its columns or its name. Raises UnusableRecord."""
     family, model = record.text("family"), record.text("model")
@@ -84,8 +73,7 @@ def model_of_record(record: PublishedRecord) -> TrainedModel:
         return TrainedModel(bert_encoder(record), ("vocab",))
     if shipped and len(shipped.modules) > 1:
         found = fed_model(record, shipped, other == SEVERAL_MODULES)
-        module = with_stated_layers(record, found.module)
-        return TrainedModel(module, found.assumed, None, found.encoders, found.outputs_read)
+        return replace(found, module=with_stated_layers(record, found.module))
     shape = {name: record.count(name) for name in SHAPE}
     if all(shape.values()):
         return model_from_columns(record)
