@@ -8,7 +8,7 @@ from planner.costs.compute.expert_load import expert_load
 from planner.costs.cost_lines import Cost, CostLine, WindowTerm, least_trusted, smooth_max
 from planner.costs.distinct_columns import columns_where, distinct_values, joined_columns, layout_count
 from planner.costs.feature_reads import feature_gb_per_s
-from planner.costs.largest_offload import LargestOffload, largest_offload
+from planner.costs.layer_savings import FreedBytes, LargestOffload, freed_bytes, largest_offload, recompute_seconds_by
 from planner.costs.layout_columns import (
     CAST_PRECISIONS,
     NON_NUMERIC_FIELDS,
@@ -38,7 +38,6 @@ from planner.costs.packing_problem import (
     rank_pools,
 )
 from planner.costs.packing_table import Floats, Ints, PackingTable, packing_table
-from planner.costs.part_sets import FreedBytes, freed_bytes, recompute_seconds_by
 from planner.costs.price_table import price_table, with_overlap
 from planner.costs.pricing import Pricing, pricing_of
 from planner.costs.rate_lines import head_line, layers_line
