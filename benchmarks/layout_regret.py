@@ -22,7 +22,7 @@ from benchmarks.registry import Figures
 from planner import files
 from planner.calibrate.coefficients import CoefficientValues
 from planner.calibrate.framework_fit import fit_frameworks, linearised_fit, measured_logs, predicted_seconds
-from planner.calibrate.held_out import held_out_errors
+from planner.calibrate.published_fit import held_out_errors
 from planner.calibrate.timed_cases import machines_of_cases, timed_cases
 from planner.costs import LayoutColumns
 from planner.ledger.strategy_ranking import best_pick_loss, spearman

@@ -7,8 +7,7 @@ from typing import Any
 
 from benchmarks.on_gpu_session import Session
 from planner import files, pipeline
-from planner.ledger.compared_run import ComparedRun
-from planner.ledger.memory_by_use import memory_uses
+from planner.ledger.compared_run import ComparedRun, memory_uses
 from planner.plan.plan_file import Plan
 from planner.runtime import RunOptions
 from planner.specs.hardware.cluster import Cluster, Level, RankKind

@@ -18,7 +18,7 @@ import numpy as np
 
 from benchmarks.published_folder import published_folder
 from benchmarks.registry import Figures
-from planner.calibrate.measured_runs import peak_tflops, run_of_case
+from planner.calibrate.fit_files import peak_tflops, run_of_case
 from planner.ledger.predicted_records import PredictedRecord
 from planner.ledger.strategy_ranking import LEAST_STRATEGIES, best_pick_loss, configuration_key, spearman
 from planner.scoring.expected_seconds import HALF_OF_80, doubt_at

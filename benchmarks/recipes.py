@@ -24,8 +24,8 @@ from planner.costs.memory import allowed_bytes, device_accounting, fullest_stage
 from planner.costs.step import static_step_seconds
 from planner.published import read_published
 from planner.published.predict_cases import shipped_profiles
-from planner.published.pricing_machine import pricing_machine
 from planner.published.published_case import PublishedCase
+from planner.published.shipped_profiles import pricing_machine
 from planner.specs.framework.knobs import Knobs
 from planner.specs.job import Limits
 from planner.specs.parallelism import Parallelism

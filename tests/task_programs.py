@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from planner.costs.cost import Cost
+from planner.costs.cost_lines import Cost
 from planner.plan.task import Task
 from planner.simulate import Timeline
 from planner.specs.base import Layers, Ranks

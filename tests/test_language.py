@@ -49,7 +49,7 @@ TABLES = (
 )
 # Where a row is a line of a matrix or tensor, whose first dimension is mostly tokens.
 TENSORS = (
-    "calibrate/memory_bandwidth_fit.py",
+    "calibrate/gemm_fit.py",
     "follow.py",
     "launch/communication/expert_dispatch.py",
     "launch/communication/ragged_collectives.py",

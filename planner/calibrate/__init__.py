@@ -5,9 +5,9 @@ published step times give the coefficients of frameworks and the sustained rates
 """
 
 from planner.calibrate.after_one_run import median_after_one_run
-from planner.calibrate.coefficients import GENERIC, CoefficientName, prior_of
+from planner.calibrate.coefficients import GENERIC, CoefficientName, four_digits, prior_of
 from planner.calibrate.device_rates_fit import CalibratedDevice, calibrate_tables
-from planner.calibrate.fit_files import PublishedFit, four_digits, sustained_rates, write_fit
+from planner.calibrate.fit_files import PublishedFit, sustained_rates, write_fit
 from planner.calibrate.framework_fit import FittedCoefficients
 from planner.calibrate.left_out import with_left_out_seconds
 from planner.calibrate.own_run import CalibratedRun, calibrated_to_run, known_runs, write_own_runs

@@ -8,10 +8,10 @@ from math import log2
 import numpy as np
 
 from planner.calibrate.coefficients import CoefficientValues
+from planner.calibrate.fit_files import peak_tflops, run_of_case
 from planner.calibrate.framework_fit import machine_with, measured_logs
 from planner.calibrate.left_out import left_out_values
 from planner.calibrate.linear_residuals import Logs
-from planner.calibrate.measured_runs import peak_tflops, run_of_case
 from planner.calibrate.timed_cases import machines_of_cases, timed_cases
 from planner.costs import MachineModel
 from planner.costs.step import static_step_seconds

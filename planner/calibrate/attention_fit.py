@@ -38,9 +38,7 @@ def read_attention(path: str, head_dim: int) -> KernelTable:
     return table.where(mask).only(kv_cache_dtype="bfloat16")
 
 
-def fit_attention(
-    table: KernelTable, peak_tflops: float, causal: bool = True, sources: tuple[str, ...] = ()
-) -> AttentionFit:
+def fit_attention(table: KernelTable, peak_tflops: float, causal: bool = True) -> AttentionFit:
     """The curve of one head size; `causal`: half of the scores are masked. Raises InputError, as `fit_curve` does."""
     peak = peak_tflops * 1e12 / (0.5 if causal else 1.0)
 
@@ -53,7 +51,7 @@ def fit_attention(
         BoundedCoefficient("launch_us", 0.0, 1e4, 10.0),
     )
     form = KernelFormula(coefficients, ("batch_size", "isl", "num_heads", "head_dim"), seconds)
-    curve = fit_curve(form, table, is_training_shape(table), attention_flops(table, 0.0) / peak, sources)
+    curve = fit_curve(form, table, is_training_shape(table), attention_flops(table, 0.0) / peak)
     values = rounded_coefficients(curve.values)
     return AttentionFit(AttentionCurve(**values, backward_share=round(values["share"] * BACKWARD_SHARE, 4)), curve)
 

@@ -57,8 +57,13 @@ SUSTAINED_PRECISIONS = ("bf16", "fp8")
 CoefficientValues = Mapping[CoefficientName, Any]  # numbers, or arrays that broadcast with a setup's
 
 
+def four_digits(value: float) -> float:
+    """A number of four significant digits, as files have them."""
+    return float(f"{float(value):.4g}")
+
+
 def always(case: PublishedCase) -> bool:
-    """Of what every step depends on."""
+    """Whether a case tells of a coefficient that every step depends on."""
     return True
 
 

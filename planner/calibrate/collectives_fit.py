@@ -43,14 +43,14 @@ def read_collectives(path: str, **words: str) -> KernelTable:
     return read_table(path, numbers, {"op_name": None, **chosen}).only(**chosen)
 
 
-def fit_collectives(table: KernelTable, sources: tuple[str, ...] = ()) -> CollectiveFits:
+def fit_collectives(table: KernelTable) -> CollectiveFits:
     """Every kind of collective at every number of ranks in the table. Raises InputError where one has too few sizes."""
     points: dict[str, list[CollectivePoint]] = {}
     lines: dict[str, FittedCurve] = {}
     for name in sorted(set(table.words["op_name"].tolist()) & set(KINDS)):
         kind, of_kind = KINDS[name], table.words["op_name"] == name
         for ranks in sorted(set(table.numbers["num_gpus"][of_kind].tolist())):
-            line = fit_line(table.where(of_kind & (table.numbers["num_gpus"] == ranks)), sources)
+            line = fit_line(table.where(of_kind & (table.numbers["num_gpus"] == ranks)))
             lines[f"{kind}/{ranks:.0f}"] = line
             points.setdefault(kind, []).append(CollectivePoint(ranks=int(ranks), **rounded_coefficients(line.values)))
     spread = {
@@ -65,7 +65,7 @@ def fit_collectives(table: KernelTable, sources: tuple[str, ...] = ()) -> Collec
     )
 
 
-def fit_line(table: KernelTable, sources: tuple[str, ...] = ()) -> FittedCurve:
+def fit_line(table: KernelTable) -> FittedCurve:
     """Fit latency_us and gb_per_s of one kind at one number of ranks. Raises InputError, as `fit_curve` does."""
     coefficients = (
         BoundedCoefficient("gb_per_s", 1e-3, 1e5, 100.0, prior=None),
@@ -75,8 +75,6 @@ def fit_line(table: KernelTable, sources: tuple[str, ...] = ()) -> FittedCurve:
         KernelFormula(coefficients, ("message_size",), collective_seconds),
         table,
         np.asarray(buffer_bytes(table) >= LEAST_BYTES),
-        None,
-        sources,
     )
 
 

@@ -53,9 +53,7 @@ class FittedCurve:
     rejected_rows: tuple[str, ...] = ()
 
 
-def fit_curve(
-    form: KernelFormula, table: KernelTable, inside: Mask, fastest: Array | None = None, sources: tuple[str, ...] = ()
-) -> FittedCurve:
+def fit_curve(form: KernelFormula, table: KernelTable, inside: Mask, fastest: Array | None = None) -> FittedCurve:
     """The formula's coefficients from the rows `inside`; the other rows are only compared.
 
     `fastest` (rows,): seconds at the device's peak; a faster row has its unit wrong. Raises InputError when there are
@@ -77,7 +75,7 @@ def fit_curve(
         left_out_error=held_out_error(form, table.where(used)),
         outside_error=four_places(np.median(small)) if len(small) else None,
         held=held,
-        sources=sources or (table.path,),
+        sources=(table.path,),
     )
     return FittedCurve(values, fitted, rejection_messages(table, inside, plausible, near))
 

@@ -7,10 +7,9 @@ from pathlib import Path
 from planner.calibrate.attention_fit import fit_attention, read_attention
 from planner.calibrate.collectives_fit import fit_collectives, read_collectives
 from planner.calibrate.curve_fit import FittedCurve
-from planner.calibrate.gemm_fit import DTYPES, fit_gemm, read_gemm
+from planner.calibrate.gemm_fit import DTYPES, fit_gemm, fit_memory_bandwidth, read_gemm
 from planner.calibrate.grouped_gemm_fit import fit_grouped, read_grouped
 from planner.calibrate.kernel_tables import read_cells
-from planner.calibrate.memory_bandwidth_fit import fit_memory_bandwidth
 from planner.errors import InputError
 from planner.specs.base import with_fields
 from planner.specs.hardware.device_rates import AttentionCurve, DeviceRates, GemmCurve

@@ -1,4 +1,7 @@
-"""Files of a fit to published records: the coefficients of each framework, and the sustained rates of devices."""
+"""Files of a fit to published records: coefficients of each framework, sustained rates of devices, and what was run.
+
+The file of runs says what each ran that coefficients were fitted to, and nothing that was measured.
+"""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -15,12 +18,12 @@ from planner.calibrate.coefficients import (
     SUSTAINED_PRECISIONS,
     CoefficientName,
     CoefficientValues,
+    four_digits,
     with_coefficients,
 )
 from planner.calibrate.framework_facts import FRAMEWORKS
 from planner.calibrate.framework_fit import FittedCoefficients
 from planner.calibrate.linear_residuals import Logs
-from planner.calibrate.measured_runs import measured_runs_file
 from planner.costs.compute import ASSUMED_SPREAD
 from planner.published import PublishedCase
 from planner.specs import library, shipped_runs
@@ -31,8 +34,10 @@ from planner.specs.framework.software import Software
 from planner.specs.framework.timing_coefficients import plain_numbers
 from planner.specs.hardware.device_rates import FitQuality
 from planner.specs.hardware.profile import Profile, Provenance
+from planner.specs.measured_run import MeasuredRun
+from planner.specs.parameters import parameter_counts
+from planner.specs.shipped_runs import MeasuredRuns
 
-DIGITS = 4
 KIND = "least squares on published steps"
 
 
@@ -145,6 +150,33 @@ def replace_sustained_rates(text: str, values: Mapping[str, float]) -> str:
     return text[: head.end()] + line + text[head.end() :]
 
 
-def four_digits(value: float) -> float:
-    """A number of four significant digits."""
-    return float(f"{float(value):.{DIGITS}g}")
+def measured_runs_file(cases: Sequence[PublishedCase], date: str) -> MeasuredRuns:
+    """The runs of these cases by source, each once. Raises InputError for a device that cannot be read."""
+    runs: dict[str, set[MeasuredRun]] = {}
+    for case in cases:
+        runs.setdefault(case.origin.source, set()).add(run_of_case(case))
+    return MeasuredRuns(
+        format=MeasuredRuns.FORMAT,
+        date=date,
+        tflops={name: peak_tflops(name) for name in sorted({case.device for case in cases})},
+        runs={source: tuple(sorted(each)) for source, each in sorted(runs.items())},
+    )
+
+
+def run_of_case(case: PublishedCase) -> MeasuredRun:
+    """What a case ran."""
+    setup = case.setup
+    return MeasuredRun(
+        device=case.device,
+        software=case.software,
+        dtype=setup.dtype,
+        experts=case.module.routed_experts is not None,
+        zero=max(1, int(setup.zero)),
+        **{name: int(getattr(setup, name)) for name in ("ranks", "tp", "pp", "cp", "ep", "seq")},
+        billions=float(f"{parameter_counts(case.module).total / 1e9:.3g}"),
+    )
+
+
+def peak_tflops(device: str) -> float:
+    """The peak of a shipped device in 16 bits. Raises InputError."""
+    return library.read_named(device, Profile)[0].device.tflops_in_16_bits

@@ -154,7 +154,7 @@ def fit_frameworks(
 def linearised_fit(
     cases: Sequence[PublishedCase], machines: Sequence[MachineModel], full_weight_records: int = FULL_WEIGHT_RECORDS
 ) -> LinearisedFit:
-    """The same fit, from which fits to some of the cases follow without another pricing."""
+    """A fit to all cases, from which fits to some of them follow without another pricing."""
     pooled = build_problem([replace(case, software=GENERIC) for case in cases], machines, cases)
     separate = build_problem(cases, machines, cases)
     together = solved(pooled, centred_priors(pooled.coefficients, {}), full_weight_records, LEAST_NOISE)

@@ -39,7 +39,7 @@ def read_grouped(path: str) -> KernelTable:
     return table.where(table.numbers["moe_ep_size"] == 1)
 
 
-def fit_grouped(table: KernelTable, gemm: GemmCurve, peak_tflops: float, sources: tuple[str, ...] = ()) -> GroupedFit:
+def fit_grouped(table: KernelTable, gemm: GemmCurve, peak_tflops: float) -> GroupedFit:
     """The share of `gemm`'s rate that a table's balanced kernels reach. Raises InputError where it has none."""
     balanced = table.only(distribution="balanced")
 
@@ -50,7 +50,7 @@ def fit_grouped(table: KernelTable, gemm: GemmCurve, peak_tflops: float, sources
     def inside(kernels: KernelTable) -> NDArray[np.bool_]:
         return np.asarray((tokens_per_expert(kernels) >= TOKENS) & (inner_width(kernels) >= WIDTH))
 
-    curve = fit_curve(KernelFormula((PEAK_SHARE,), AXES, seconds), balanced, inside(balanced), sources=sources)
+    curve = fit_curve(KernelFormula((PEAK_SHARE,), AXES, seconds), balanced, inside(balanced))
     training = table.where(inside(table))
     names = sorted(set(training.words["distribution"].tolist()) - {"balanced"})
     return GroupedFit(

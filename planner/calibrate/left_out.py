@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import ClassVar
 
 from planner import files
-from planner.calibrate.coefficients import GENERIC, CoefficientName, CoefficientValues, sustained_rate_of
+from planner.calibrate.coefficients import GENERIC, CoefficientName, CoefficientValues, four_digits, sustained_rate_of
 from planner.calibrate.framework_fit import predicted_seconds
 from planner.calibrate.timed_cases import machines_of_cases
 from planner.published import CasePrediction, PublishedCase
@@ -41,7 +41,7 @@ def left_out_file(
         of_owner: dict[str, dict[str, float]] = defaultdict(dict)
         for coefficient, value in sorted(fitted.items()):
             if coefficient.owner in owners:
-                of_owner[coefficient.owner][coefficient.name] = float(f"{float(value):.4g}")
+                of_owner[coefficient.owner][coefficient.name] = four_digits(value)
         sources[source] = dict(of_owner)
     return LeftOutCoefficients(format=LeftOutCoefficients.FORMAT, date=date, sources=sources)
 

@@ -7,7 +7,7 @@ from math import log, sqrt
 from pathlib import Path
 
 from planner import files
-from planner.calibrate.fit_files import four_digits
+from planner.calibrate.coefficients import four_digits
 from planner.errors import InputError
 from planner.plan.plan_file import Plan
 from planner.scoring import described_run, score, throughput

@@ -4,12 +4,11 @@
 compute, network and memory cost, and the closed form of a static step.
 """
 
-from planner.costs.compute.expert_load import ExpertLoad, expert_load
-from planner.costs.cost import Cost, least_trusted
-from planner.costs.cost_lines import CostLine, WindowTerm, smooth_max
+from planner.costs.compute.expert_load import expert_load
+from planner.costs.cost_lines import Cost, CostLine, WindowTerm, least_trusted, smooth_max
 from planner.costs.distinct_columns import columns_where, distinct_values, joined_columns, layout_count
 from planner.costs.feature_reads import feature_gb_per_s
-from planner.costs.largest_offload import LargestOffload, largest_offload
+from planner.costs.layer_savings import FreedBytes, LargestOffload, freed_bytes, largest_offload, recompute_seconds_by
 from planner.costs.layout_columns import (
     CAST_PRECISIONS,
     NON_NUMERIC_FIELDS,
@@ -19,16 +18,14 @@ from planner.costs.layout_columns import (
     PipelineBatch,
     Precision,
     columns_of,
-    recompute_columns,
     stack_columns,
 )
 from planner.costs.machine_model import KERNELS_AS, MachineModel, machine_of, peak_flops
-from planner.costs.network.expert_dispatch import DISPATCHES, BestDispatch, best_dispatch, seconds_by_dispatch
+from planner.costs.network.expert_dispatch import DISPATCHES, best_dispatch, seconds_by_dispatch
 from planner.costs.network.mesh_groups import dims_in_order
 from planner.costs.network.replica_exchange import host_update_seconds, parameter_update_seconds
 from planner.costs.network_model import SINGLE_RANK_NETWORK, NetworkLevel, NetworkModel
 from planner.costs.objective import OBJECTIVES, STEP_SECONDS, Objective, StepWork, find_objective
-from planner.costs.overlap_switches import with_overlap
 from planner.costs.packing_problem import (
     PackingProblem,
     RankPool,
@@ -41,8 +38,7 @@ from planner.costs.packing_problem import (
     rank_pools,
 )
 from planner.costs.packing_table import Floats, Ints, PackingTable, packing_table
-from planner.costs.part_sets import FreedBytes, freed_bytes, recompute_seconds_by
-from planner.costs.price_table import price_table
+from planner.costs.price_table import price_table, with_overlap
 from planner.costs.pricing import Pricing, pricing_of
 from planner.costs.rate_lines import head_line, layers_line
 from planner.costs.shared_prices import SendRoute, SharedPrices
@@ -58,10 +54,8 @@ __all__ = [
     "ONE_SEQUENCE",
     "SINGLE_RANK_NETWORK",
     "STEP_SECONDS",
-    "BestDispatch",
     "Cost",
     "CostLine",
-    "ExpertLoad",
     "Floats",
     "FreedBytes",
     "Ints",
@@ -114,7 +108,6 @@ __all__ = [
     "pricing_of",
     "published_ratio",
     "rank_pools",
-    "recompute_columns",
     "recompute_seconds_by",
     "seconds_by_dispatch",
     "smooth_max",

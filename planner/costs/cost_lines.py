@@ -1,16 +1,52 @@
 """Seconds of one group in one micro-batch as a function of its items: quad·Σs² + lin·Σs + const, and the exposed part
-of ring attention's communication.
+of ring attention's communication. A price is such seconds with their source and their uncertainty.
 
 Every strategy that groups sequences optimises these cost lines, and the simulator prices forwards and backwards with
 the same ones, so that what was optimised is what is predicted (FlexSP's cost model, arXiv 2412.01523, section 4).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from planner.specs.base import Source
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Seconds of one piece of work."""
+
+    value: float  # seconds
+    source: Source
+    spread: float  # half-width of the 80 % interval over the value
+    comm: float = 0.0  # seconds of `value` that are exposed communication
+
+
+NO_COST = Cost(0.0, "measured", 0.0)
+
+
+def least_trusted(sources: list[Source]) -> Source:
+    """The least trustworthy of several sources: a sum is only as good as its worst term."""
+    order: list[Source] = ["measured", "fitted", "published", "analytic"]
+    return max(sources, key=order.index, default="measured")
+
+
+def total_cost(*costs: Cost) -> Cost:
+    """The cost of several pieces of work one after another; their spreads add up as if their errors were fully
+    correlated.
+    """
+    seconds = sum(cost.value for cost in costs)
+    spread = sum(cost.value * cost.spread for cost in costs) / seconds if seconds else 0.0
+    sources = [cost.source for cost in costs if cost.value > 0]
+    return Cost(seconds, least_trusted(sources), spread, sum(cost.comm for cost in costs))
+
+
+def slowest_cost(costs: Iterable[Cost]) -> Cost:
+    """The cost of the slowest of several ranks that wait for each other."""
+    return max(costs, key=lambda cost: cost.value)
 
 
 class RingTerm(NamedTuple):

@@ -111,12 +111,12 @@ def joined_columns(each: Sequence[LayoutColumns]) -> LayoutColumns:
 
 
 def layout_count(at: LayoutColumns) -> int:
-    """How many layouts these columns have."""
+    """How many layouts these columns have, by all of their numbers."""
     return few_layouts(at, NUMERIC_FIELDS)
 
 
 def few_layouts(few: LayoutColumns, names: tuple[str, ...]) -> int:
-    """How many layouts these columns have."""
+    """How many layouts these columns have in the fields of these names."""
     return max(np.size(getattr(few, name)) for name in names)
 
 
@@ -144,7 +144,7 @@ def distinct_values(columns: Sequence[NDArray[Any]]) -> IndexPair:
 
 
 def distinct_combinations(columns: Sequence[Digits]) -> IndexPair:
-    """The same of columns as digits."""
+    """The index of the first of each distinct combination of columns as digits; and each one's place among these."""
     key, radix = np.zeros(columns[0][0].size, dtype=np.int64), 1
     for digits, size in columns:
         if radix * size >= LARGEST_KEY:

@@ -5,17 +5,13 @@ network model.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from planner.costs.compute.fit_lines import fit_line, fit_weight_gradient_line
-from planner.costs.compute.fsdp_overhead import fsdp_line
-from planner.costs.compute.recompute_fits import costs_with_recompute
-from planner.costs.cost import NO_COST, Cost, total_cost
-from planner.costs.cost_lines import CostLine
-from planner.costs.cross_reads import CrossReads
-from planner.costs.layer_pass import LayerPass, recompute_counts
+from planner.costs.compute.fit_lines import costs_with_recompute, fit_line, fit_weight_gradient_line, fsdp_line
+from planner.costs.cost_lines import NO_COST, Cost, CostLine, total_cost
+from planner.costs.layer_pass import CrossReads, LayerPass, recompute_counts
 from planner.costs.layout_columns import columns_of
 from planner.costs.machine_model import MachineModel
 from planner.costs.memory.token_caps import ActivationBytes
-from planner.costs.network.expert_exchange import expert_line
+from planner.costs.network.pass_exchange import expert_line, ring_line, ulysses_line
 from planner.costs.network.rank_groups import (
     expert_groups,
     farthest_group,
@@ -24,7 +20,6 @@ from planner.costs.network.rank_groups import (
     replicated_by_task,
 )
 from planner.costs.network.replica_exchange import ReplicaExchange, replica_exchange, updated_parameters
-from planner.costs.network.sequence_exchange import ring_line, ulysses_line
 from planner.costs.network.tensor_parallel_exchange import (
     measured_on_one_rank,
     replicated_gradients_cost,
@@ -103,7 +98,7 @@ class FitPricing:
         return self.weight_gradients(part, trained=True)
 
     def weight_gradients(self, part: LayerPass, trained: bool) -> CostLine:
-        """The same of weights that are trained, or of those that are frozen.
+        """The cost line of gradients of weights: of those that are trained, or of those that are frozen.
 
         `layer` includes recomputation only where no fits of recomputing layers stand beside it.
         """

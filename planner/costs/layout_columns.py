@@ -49,7 +49,7 @@ class LayoutColumns:
     etp: Number = 1
     replica: Number = 1  # replicas of each ZeRO shard (HSDP)
     zero: Number = 0
-    cross_reads: Number = 0.0  # outputs that cross attention reads, over tokens (costs/cross_reads.py)
+    cross_reads: Number = 0.0  # outputs that cross attention reads, over tokens (costs/layer_pass.py)
     cross_pairs: Number = 0.0  # pairs of a token and an output, over squared tokens of sequences
     readers: Number = 1.0  # share of the tokens that are in sequences which read something
     sequence_parallel: Number = True  # of no effect without tp
@@ -109,6 +109,11 @@ class LayoutColumns:
     def full_precision(self) -> bool:
         """Whether weights are float32 or float64 in compute as in the update, without a narrower copy."""
         return self.dtype in ("float32", "float64")
+
+    @property
+    def dispatches(self) -> tuple[Dispatch, ...]:
+        """The kinds of dispatch of which each layout has the cheapest."""
+        return (self.dispatch,) if isinstance(self.dispatch, str) else self.dispatch
 
     @property
     def tokens(self) -> Number:

@@ -248,19 +248,21 @@ class MachineModel:
 
     @property
     def updated_window(self) -> float:
-        """The same of what gathers updated weights: none where that ends before the next forward begins."""
+        """The share of concurrent compute in which updated weights can be gathered: none where that ends before the
+        next forward begins.
+        """
         return self.dp_window if self.timing.gathers_ahead else 0.0
 
     @property
     def backward_window(self) -> float:
-        """The same of ZeRO-3's backward: none where each gather waits for the reduction before it, and that for its
-        gradients.
+        """The share of ZeRO-3's backward in which replicas can communicate: none where each gather waits for the
+        reduction before it, and that for its gradients.
         """
         return self.dp_window if self.timing.prefetches else 0.0
 
     def replica_window(self, gathers: bool, once: bool) -> float:
-        """Of these the one of a collective before a forward (it gathers) or after a backward, once a step or in each
-        micro-batch.
+        """The share of compute that can hide a collective before a forward (it gathers) or after a backward, once a
+        step or in each micro-batch.
         """
         if gathers:
             return self.updated_window if once else self.dp_window

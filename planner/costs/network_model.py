@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from planner.costs.cost import NO_COST, Cost
+from planner.costs.cost_lines import NO_COST, Cost
 from planner.costs.layout_columns import Number
 from planner.specs.hardware.cluster import Cluster, nearest_level
 from planner.specs.hardware.device_rates import DeviceRates

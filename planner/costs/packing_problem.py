@@ -183,7 +183,7 @@ def pool_cap(pricing: Pricing, module: str, uses: PlanInputs, kind: str) -> int:
 
 
 def activation_cap(pricing: Pricing, module: str, uses: PlanInputs, kind: str) -> int:
-    """The same without the check; may be ≤ 0."""
+    """Tokens of a micro-batch that a rank of a kind can hold beside model states; ≤ 0 where it cannot hold these."""
     layout, spec, device = pricing.layouts[module], pricing.models[module], uses.devices[kind]
     basis, accounting, whole = pricing.module_pricing(module, kind), uses.prices.accounting, Layers(range(spec.layers))
 

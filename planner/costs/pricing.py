@@ -12,13 +12,20 @@ from math import hypot
 
 from planner.costs.compute.assumed_rates import complete_rates, step_spread
 from planner.costs.compute.contention import CONTENTION_SPREAD, DeviceUse, demand_density, slowdown
-from planner.costs.compute.recompute_fits import require_measured_recompute
-from planner.costs.cost import NO_COST, Cost, least_trusted, slowest_cost, total_cost
-from planner.costs.cost_lines import CostLine
-from planner.costs.cross_reads import NO_READS, CrossReads, mean_cross_reads, reads_by_item, reads_of
+from planner.costs.compute.fit_lines import require_measured_recompute
+from planner.costs.cost_lines import NO_COST, Cost, CostLine, least_trusted, slowest_cost, total_cost
 from planner.costs.feature_reads import feature_gb_per_s, kept_feature_line
 from planner.costs.fit_pricing import FitPricing
-from planner.costs.layer_pass import LayerPass, counts_by_placement, recompute_counts
+from planner.costs.layer_pass import (
+    NO_READS,
+    CrossReads,
+    LayerPass,
+    counts_by_placement,
+    mean_cross_reads,
+    reads_by_item,
+    reads_of,
+    recompute_counts,
+)
 from planner.costs.layout_columns import columns_of
 from planner.costs.machine_model import MachineModel, machine_of
 from planner.costs.memory.offload import Offloading, offloading_of
@@ -26,7 +33,7 @@ from planner.costs.network.replica_exchange import exposed_part
 from planner.costs.network_model import group_of_ranks, network_of
 from planner.costs.rate_pricing import RatePricing
 from planner.costs.shared_prices import ModulePricing, SendRoute, SharedPrices
-from planner.costs.step.load_spread import load_spread
+from planner.costs.step.expert_ratio import load_spread
 from planner.errors import InputError
 from planner.plan.feature_storage import computed_share
 from planner.plan.gradient_flow import GradientFlow, gradient_flows
@@ -463,28 +470,24 @@ def pricing_of(plan: Plan, shared: SharedPrices | None = None) -> Pricing:
         for kind in pricing.device_kinds(layout.ranks):
             basis, layers = pricing.module_pricing(module, kind), range(uses.models[module].layers)
             if isinstance(basis, FitPricing):
-                require_no_cross_attention(basis.spec, module)
-                require_no_adapters(basis.spec, module)
+                require_told_by_fits(basis.spec, module)
                 name = f"{module}@{kind}" if f"{module}@{kind}" in uses.prices.modules else module
                 require_measured_recompute(basis.costs, layout, layers, name, f"uses.prices.modules.{name}", fix)
                 require_one_placement(layout, name)
     return pricing
 
 
-def require_no_cross_attention(spec: Module, module: str) -> None:
-    """Raises InputError where a module with fits has cross attention: fits do not depend on what it reads."""
+def require_told_by_fits(spec: Module, module: str) -> None:
+    """Raises InputError where a module with fits has cross attention, as fits do not depend on what it reads, or trains
+    adapters, which nothing measured beside its layers.
+    """
+    where, fix = f"uses.prices.modules.{module}", "leave them out: prices by rates count"
     if spec.cross_attention_width:
         message = f"fits of `{module}` do not say what its cross attention reads"
-        raise InputError(message, where=f"uses.prices.modules.{module}", fix="leave them out: prices by rates count it")
-
-
-def require_no_adapters(spec: Module, module: str) -> None:
-    """Raises InputError where a module with fits trains adapters, which nothing measured beside its layers."""
+        raise InputError(message, where=where, fix=f"{fix} it")
     if spec.adapters:
         message = f"fits of `{module}` do not say what low-rank adapters take beside its matrices"
-        raise InputError(
-            message, where=f"uses.prices.modules.{module}", fix="leave them out: prices by rates count them"
-        )
+        raise InputError(message, where=where, fix=f"{fix} them")
 
 
 def require_one_placement(layout: Layout, name: str) -> None:

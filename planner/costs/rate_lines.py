@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 
 from planner.costs.compute.expert_load import routed_work
-from planner.costs.compute.layer_work import LayerWork, head_work, layer_work
+from planner.costs.compute.layer_work import LayerWork, head_work, kinds_and_windows, layer_work
 from planner.costs.cost_lines import CostLine, LaunchTerm, RingTerm, WindowTerm
 from planner.costs.layer_pass import LayerPass, RecomputeCounts, fully_recomputed_layers
 from planner.costs.layout_columns import LayoutColumns, Number, recompute_columns
@@ -51,22 +51,21 @@ def mean_layer_line(
     module: Module, at: LayoutColumns, machine: MachineModel, places: LayerGroups, forward: bool
 ) -> CostLine:
     """One layer in the mean of all: kinds and windows alternate over the stages."""
-    kinds = Counter((kind, module.window_of(index)) for index, kind in enumerate(layer_kinds(module)))
     line = CostLine()
-    for (kind, window), count in sorted(kinds.items(), key=str):
+    for kind, window, share in kinds_and_windows(module):
         work = layer_work(module, kind, at, window)
         computed = layer_compute_line(module, kind, window, at, machine, forward)
         exposed, whole = (tp_ep_line(module, kind, at, each, places, forward) for each in (machine, machine.exposing))
-        device = computed + exposed + not_hidden(whole + exposed * -1.0, computed)
+        device = computed + exposed + not_hidden_line(whole + exposed * -1.0, computed)
         host = float(machine.host_seconds(work, at.tp, at.dtype))
         launched = replace(device, launches=(LaunchTerm(1.0, device, host),))
         for way in (False, True) if recomputes_attention(at, forward) else (forward,):
             launched += cp_line(module, work, at, machine, places, way)
-        line += launched * (count / module.layers)
+        line += launched * share
     return line
 
 
-def not_hidden(hidden: CostLine, computed: CostLine) -> CostLine:
+def not_hidden_line(hidden: CostLine, computed: CostLine) -> CostLine:
     """What compute is too short to hide of communication that runs beside it, by tokens and once."""
     lin, const = max(0.0, hidden.lin - computed.lin), max(0.0, hidden.const - computed.const)
     return CostLine(lin=lin, const=const, comm_lin=lin, comm_const=const)
@@ -219,6 +218,6 @@ def linear_line(seconds: Callable[[float], Number]) -> CostLine:
 
 
 def exchange(seconds: Callable[[float], Number]) -> CostLine:
-    """The same of exposed communication."""
+    """The line through two token counts of exposed communication."""
     line = linear_line(seconds)
     return replace(line, comm_lin=line.lin, comm_const=line.const)

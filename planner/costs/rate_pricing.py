@@ -6,10 +6,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from planner.costs.compute.layer_work import LayerWork
-from planner.costs.cost import Cost
-from planner.costs.cost_lines import CostLine
-from planner.costs.cross_reads import NO_READS, CrossReads
-from planner.costs.layer_pass import LayerPass, RecomputeCounts, recompute_counts
+from planner.costs.cost_lines import Cost, CostLine
+from planner.costs.layer_pass import NO_READS, CrossReads, LayerPass, RecomputeCounts, recompute_counts
 from planner.costs.layout_columns import LayoutColumns, Number, columns_of, recompute_columns
 from planner.costs.machine_model import MachineModel
 from planner.costs.memory.allowed_memory import device_accounting
@@ -130,7 +128,7 @@ class RatePricing:
         return with_reads(columns_of(self.layout.with_expert_placement(self.layout.expert_placement)), self.reads)
 
     def pass_columns(self, part: LayerPass) -> LayoutColumns:
-        """The same with the degrees of the pass's group for cp, and without recomputation."""
+        """The layout's columns with the degrees of the pass's group for cp, and without recomputation."""
         at = with_reads(self.layout_columns, part.reads)
         return replace(
             at, cp=part.split.degree, ulysses=part.split.ulysses, full_recompute=0.0, recomputed_parts=frozenset()

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from planner.costs.cross_reads import CrossReads
 from planner.costs.fit_pricing import FitPricing
+from planner.costs.layer_pass import CrossReads
 from planner.costs.network_model import CommGroup
 from planner.costs.rate_pricing import RatePricing
 from planner.plan.plan_file import Layout

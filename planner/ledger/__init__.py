@@ -1,17 +1,27 @@
 """Predictions compared with measurements: of runs made here, and of published records."""
 
-from planner.ledger.accuracy import AccuracyFigures, AccuracyReport
-from planner.ledger.accuracy_json import accuracy_json
+from planner.ledger.accuracy import AccuracyFigures, AccuracyReport, accuracy_json, accuracy_of_folder
 from planner.ledger.accuracy_plot import accuracy_svg
-from planner.ledger.compared_run import ComparedRun, compare_run
-from planner.ledger.memory_by_use import PeakMemoryUse, fullest_rank, memory_uses, peak_memory_use
+from planner.ledger.compared_run import (
+    ComparedRun,
+    PeakMemoryUse,
+    compare_run,
+    fullest_rank,
+    memory_uses,
+    peak_memory_use,
+)
 from planner.ledger.predicted_records import PredictedRecord, Predictor
-from planner.ledger.published_accuracy import accuracy_of_folder
-from planner.ledger.run_drift import RunDrift, drift_by_plan
-from planner.ledger.run_ledger import RunEntry, UnreadLine, append_entry, default_path, read_entries
-from planner.ledger.slow_ranks import slow_ranks
+from planner.ledger.run_ledger import (
+    RunDrift,
+    RunEntry,
+    UnreadLine,
+    append_entry,
+    default_path,
+    drift_by_plan,
+    read_entries,
+)
 from planner.ledger.step_difference import DifferenceLine, StepDifference, explain_difference, sum_by_name
-from planner.ledger.step_overlay import StepOverlay, measured_steps_of_plan, overlay_steps
+from planner.ledger.step_overlay import StepOverlay, measured_steps_of_plan, overlay_steps, slow_ranks
 from planner.ledger.work_kinds import KindSeconds, MeasuredTask, measured_timeline, seconds_by_kind
 
 __all__ = [

@@ -1,15 +1,41 @@
-"""Accuracy of predictions for published records, overall and by source; every record is counted or named as skipped."""
+"""Accuracy of predictions for published records, overall and by source; every record is counted or named as skipped.
 
+As JSON a report is one object, whose keys are a stable interface; errors are fractions.
+"""
+
+import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from statistics import fmean, median
+from typing import Any
 
-from planner.ledger.predicted_records import PredictedRecord
+from planner.calibrate import median_after_one_run
+from planner.errors import InputError
+from planner.ledger.predicted_records import PredictedRecord, Predictor, predict_records
 from planner.ledger.strategy_ranking import RankedGroup, rank_groups
-from planner.published import RecordOrigin, SkippedRecord
+from planner.published import RecordOrigin, SkippedRecord, read_published
 
 CLOSE_LOSS = 0.05  # a pick that costs at most this much more than the best counts as the best
+HEADER_LINE = 1  # line number; a record skipped at this line stands for the whole file
+FIGURE_KEYS = (
+    "rows_used",
+    "rows_defaulted",
+    "rows_skipped",
+    "left_out_median_error",
+    "left_out_p90_error",
+    "mean_over_sources",
+    "left_out_bias",
+    "time_median_error",
+    "spearman_median",
+    "spearman_mean",
+    "best_pick_loss",
+    "memory_median_error",
+    "oom_recall",
+    "oom_precision",
+    "coverage80",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,3 +161,89 @@ def share_true(held: Iterable[bool]) -> float | None:
     """The share that is true, None of nothing."""
     each = [*held]
     return sum(each) / len(each) if each else None
+
+
+def accuracy_of_folder(directory: Path, sources: Sequence[str], predict: Predictor) -> AccuracyReport:
+    """Accuracy over every record in `directory`, or of these sources only. Raises InputError."""
+    if not os.path.isdir(directory):
+        raise InputError("not a folder", where=str(directory), fix="give a folder of CSV files")
+    cases, not_cases = read_published(directory)
+    files = tuple(one for one in not_cases if one.origin.line <= HEADER_LINE)
+    skipped = [one for one in not_cases if one.origin.line > HEADER_LINE]
+    if not cases and not skipped:
+        raise InputError(
+            "no published records here",
+            where=str(directory),
+            fix="give a folder of CSV files with the columns row_id, source_id, model, n_gpus, step_time_s, …",
+        )
+    if sources:
+        require_sources(sources, {one.origin.source for one in cases} | {one.origin.source for one in skipped})
+        cases = [case for case in cases if case.origin.source in sources]
+        skipped = [one for one in skipped if one.origin.source in sources]
+    predicted, unpredicted = predict_records(cases, predict)
+    report = accuracy_report(predicted, [*skipped, *unpredicted])
+    after = median_after_one_run([record.case for record in predicted])
+    return replace(report, after_one_run=after, other_files=files)
+
+
+def require_sources(wanted: Sequence[str], there: set[str]) -> None:
+    """Raises InputError for an unknown source."""
+    for name in wanted:
+        if name not in there:
+            raise InputError(
+                f"no source is called `{name}`", where="--source", fix=f"one of {', '.join(sorted(there))}"
+            )
+
+
+def accuracy_json(account: AccuracyReport, with_records: bool = False) -> dict[str, Any]:
+    """`{overall, sources}`, and with `with_records` also `rows`: every record, skipped ones too."""
+    objects: dict[str, Any] = {
+        "overall": figures_object(account.overall),
+        "sources": {name: figures_object(figures) for name, figures in account.sources.items()},
+        "after_one_run": account.after_one_run,
+    }
+    return {**objects, "rows": record_objects(account)} if with_records else objects
+
+
+def figures_object(figures: AccuracyFigures) -> dict[str, Any]:
+    """The figures that are part of the interface."""
+    return {name: getattr(figures, name) for name in FIGURE_KEYS}
+
+
+def record_objects(account: AccuracyReport) -> list[dict[str, Any]]:
+    """An object for each record, in the order of the files."""
+    objects = [*map(predicted_object, account.records), *map(skipped_object, account.skipped)]
+    return sorted(objects, key=lambda record: (record["file"], record["line"], record["source"], record["row"]))
+
+
+def predicted_object(record: PredictedRecord) -> dict[str, Any]:
+    case, predicted = record.case, record.prediction
+    return {
+        **origin_object(case.origin),
+        "seconds": case.seconds,
+        "predicted_seconds": predicted.seconds,
+        "left_out_seconds": predicted.left_out_seconds,
+        "spread": predicted.spread,
+        "memory_bytes": case.memory_bytes,
+        "predicted_memory_bytes": predicted.memory_bytes,
+        "oom": case.oom,
+        "oom_probability": predicted.oom_probability,
+        "priced_by": predicted.source,
+        "defaulted": [*case.defaulted],
+        "assumed": [*case.assumed],
+        "doubts": [*case.doubts],
+    }
+
+
+def skipped_object(skipped: SkippedRecord) -> dict[str, Any]:
+    return {**origin_object(skipped.origin), "skipped": skipped.reason, "detail": skipped.detail}
+
+
+def origin_object(origin: RecordOrigin) -> dict[str, Any]:
+    return {
+        "source": origin.source,
+        "row": origin.record_id,
+        "group": origin.group_id,
+        "file": origin.file,
+        "line": origin.line,
+    }

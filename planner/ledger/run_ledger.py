@@ -1,11 +1,16 @@
-"""The user's ledger of runs: one JSON line for each run made here, with its prediction."""
+"""The user's ledger of runs: one JSON line for each run made here, with its prediction; and how a plan's runs drift.
+
+A plan drifts whose last run took longer or less than predicted, or than its runs before.
+"""
 
 import json
 import math
 import os
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any, NamedTuple
 
 from planner.errors import InputError
@@ -161,3 +166,50 @@ def require_positive(value: Any) -> float:
 
 def require_positive_or_none(value: Any) -> float | None:
     return None if value is None else require_positive(value)
+
+
+@dataclass(frozen=True, slots=True)
+class RunDrift:
+    """The runs of one plan on one machine, by the ratio of measured to predicted seconds."""
+
+    plan: str
+    machine: str
+    runs: tuple[RunEntry, ...]  # in order of time
+
+    @property
+    def last_run(self) -> RunEntry:
+        """The latest run."""
+        return self.runs[-1]
+
+    @property
+    def earlier_ratio(self) -> float | None:
+        """Median ratio of the runs before the last; None without any."""
+        return median(entry.ratio for entry in self.runs[:-1]) if len(self.runs) > 1 else None
+
+    @property
+    def missed(self) -> bool:
+        """Whether the last run is outside the 80 % interval of its prediction."""
+        return outside_interval(self.last_run.ratio, 1.0, self.last_run.spread)
+
+    @property
+    def drifted(self) -> bool:
+        """Whether the last run's ratio differs from those before by more than the predicted spread."""
+        return self.earlier_ratio is not None and outside_interval(
+            self.last_run.ratio, self.earlier_ratio, self.last_run.spread
+        )
+
+
+def outside_interval(ratio: float, center: float, spread: float) -> bool:
+    """Whether a ratio is outside center·e^±spread."""
+    return abs(math.log(ratio / center)) > spread
+
+
+def drift_by_plan(entries: Iterable[RunEntry]) -> list[RunDrift]:
+    """Drift of each plan name and machine, sorted. A plan that was solved again stays comparable by its ratio."""
+    runs: dict[tuple[str, str], list[RunEntry]] = defaultdict(list)
+    for entry in entries:
+        runs[entry.plan, entry.machine].append(entry)
+    return [
+        RunDrift(plan, machine, tuple(sorted(found, key=lambda entry: entry.when)))
+        for (plan, machine), found in sorted(runs.items())
+    ]

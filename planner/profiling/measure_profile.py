@@ -21,8 +21,7 @@ from planner.profiling.measurement_context import (
 )
 from planner.profiling.measurement_grid import ExpectedCost, collective_measurements, module_measurements
 from planner.profiling.profile_assembly import collective_tables, module_costs
-from planner.profiling.run_measurements import OnProgress, SampleCollector, run_measurements
-from planner.profiling.sample_journal import SampleJournal
+from planner.profiling.run_measurements import OnProgress, SampleCollector, SampleJournal, run_measurements
 from planner.specs.base import with_fields
 from planner.specs.hardware.profile import CollectiveCosts, CollectivePoint, Profile, Provenance
 from planner.specs.layers import Module, kind_counts

@@ -1,4 +1,10 @@
-"""Turns samples into the tables of a profile: fits of passes and collectives, each with the spread of its samples."""
+"""Turns samples into the tables of a profile: fits of passes and collectives, each with the spread of its samples.
+
+A short stack of layers stands for a module's: of layers with and without a window it has both kinds. These differ only
+in what grows with the square of an item: within a window of a few patches attention is next to nothing beside the
+matrix products. So the squared term of the stack is that of its full layers alone, and the mean layer of the module has
+its own share of it.
+"""
 
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -7,11 +13,9 @@ from typing import Literal
 
 import numpy as np
 
-from planner.profiling.measured_stack import squared_share
 from planner.profiling.measurement import COLLECTIVES, RECOMPUTE_KINDS, MeasuredSample, MeasurementKind
 from planner.profiling.measurement_grid import MIN_BATCH_SIZES, STACK_LAYERS
-from planner.profiling.nonnegative_fit import Array, fit_nonnegative
-from planner.profiling.pass_fit import SizeFit, fit_sizes, holdout_error
+from planner.profiling.pass_fit import Array, SizeFit, fit_nonnegative, fit_sizes, holdout_error
 from planner.specs.base import with_fields
 from planner.specs.framework.memory_coefficients import RUNTIME_LOGITS_AT_ONCE
 from planner.specs.hardware.profile import (
@@ -183,3 +187,16 @@ def spread(errors: Array) -> float:
 def rounded(value: float) -> float:
     """Rounds to four digits, which are more than was measured and keep files short."""
     return float(f"{value:.4g}")
+
+
+def squared_share(spec: Module, depth: int) -> float:
+    """The squared term of a layer in the mean of the module, over that of a layer in the mean of the stack."""
+    if spec.causal:  # a window that slides is long: attention in it is no part of the products
+        return 1.0
+    module, stack = (full_layers(each) / each.layers for each in (spec, spec.short_stack(depth)))
+    return module / stack if stack else 1.0
+
+
+def full_layers(spec: Module) -> int:
+    """How many layers have full attention."""
+    return sum(spec.window_of(layer) is None for layer in range(spec.layers))

@@ -3,10 +3,10 @@
 from planner.published.case_seconds import CaseGroup, group_cases
 from planner.published.possible_setups import each_setup, mean_over_setups, setup_shares
 from planner.published.predict_cases import machines_as_shipped, predict_cases
-from planner.published.pricing_machine import reachable_network, timing_of_case
 from planner.published.published_case import CasePrediction, PublishedCase, RecordOrigin, SkippedRecord
 from planner.published.read_published import read_published
 from planner.published.record_files import is_published_file
+from planner.published.shipped_profiles import reachable_network, timing_of_case
 
 __all__ = [
     "CaseGroup",

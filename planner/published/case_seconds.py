@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from planner.costs import NON_NUMERIC_FIELDS, LayoutColumns, MachineModel, stack_columns
 from planner.costs.step import fed_step_seconds, static_step_seconds
-from planner.published.encoder_setups import feeding_encoder, setup_in_stages
 from planner.published.published_case import PublishedCase
 
 Seconds = NDArray[np.float64]
@@ -67,10 +66,10 @@ def group_seconds(group: CaseGroup, machine: MachineModel) -> Seconds:
     encoders whose layers are in stages as its own are.
     """
     first, setup = group.first, group.setup
-    feeding = [feeding_encoder(each, setup) for each in first.encoders if each.place != "all_stages"]
+    feeding = [each.feeding(setup) for each in first.encoders if each.place != "all_stages"]
     seconds: Seconds = fed_step_seconds(first.module, setup, feeding, machine)
     for each in first.encoders:
         if each.place == "all_stages":
-            step = static_step_seconds(each.module, setup_in_stages(each, setup), machine)
+            step = static_step_seconds(each.module, each.in_stages(setup), machine)
             seconds = seconds + step.seconds - step.overhead  # per step, so counted once
     return seconds

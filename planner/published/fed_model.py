@@ -10,8 +10,7 @@ from planner.published.measured_figures import trains_adapters_only
 from planner.published.published_case import CaseEncoder
 from planner.published.record_files import PublishedRecord, UnusableRecord
 from planner.published.record_setup import settings_text
-from planner.published.sample_items import NOT_STATED, items_by_encoder
-from planner.published.stated_samples import stated_samples
+from planner.published.sample_items import NOT_STATED, items_by_encoder, stated_samples
 from planner.specs.base import with_fields
 from planner.specs.layers import Module
 from planner.specs.layers.trained import Trained
@@ -45,16 +44,17 @@ OVER_STAGES = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class FedModel:
-    """The module with the loss, and what feeds it."""
+class TrainedModel:
+    """A record's module with the loss, and what feeds it; `assumed`: columns that were filled with what is usual."""
 
     module: Module
-    encoders: tuple[CaseEncoder, ...] = ()
-    outputs_read: float = 0.0  # of encoders for each sequence, by cross attention
     assumed: tuple[str, ...] = ()
+    decoder_tokens: int | None = None  # decoder tokens of a sequence, where the record states the encoder's
+    encoders: tuple[CaseEncoder, ...] = ()
+    outputs_read: float = 0.0  # of encoders, for each sequence, by cross attention
 
 
-def fed_model(record: PublishedRecord, model: Model, reads_images: bool) -> FedModel:
+def fed_model(record: PublishedRecord, model: Model, reads_images: bool) -> TrainedModel:
     """A record's model of several modules. `reads_images`: as its name or task says; without that, and without a word
     of a sample's images or sound, it is trained on text alone. Raises UnusableRecord.
     """
@@ -63,7 +63,7 @@ def fed_model(record: PublishedRecord, model: Model, reads_images: bool) -> FedM
     if not stated:
         if reads_images:
             raise UnusableRecord(NOT_STATED, "how many, and of how many pixels or tokens")
-        return FedModel(modules[loss])
+        return TrainedModel(modules[loss])
     items, flows = items_by_encoder(model, loss, stated), gradient_flows(modules, model.edges)
     place = encoder_place(record)
     tokens = sequence_length(record)
@@ -80,7 +80,7 @@ def fed_model(record: PublishedRecord, model: Model, reads_images: bool) -> FedM
     if among > tokens:
         raise UnusableRecord("impossible figures", f"{among:.0f} tokens of images in a sequence of {tokens}")
     assumed = ("images of a sample",) if stated.has_images and stated.images is None else ()
-    return FedModel(modules[loss], tuple(encoders), read, assumed)
+    return TrainedModel(modules[loss], assumed, None, tuple(encoders), read)
 
 
 def trained_modules(record: PublishedRecord, model: Model, loss: str) -> dict[str, Module]:

@@ -1,12 +1,15 @@
-"""Measured step seconds and peak bytes of a published record; impossible figures are refused with their reason."""
+"""Measured step seconds and peak bytes of a published record; impossible figures are refused with their reason.
+
+TFLOP/s and MFU become seconds by the FLOPs of a step as the record's source counts them.
+"""
 
 import re
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from planner.costs import LayoutColumns
 from planner.published.record_files import PublishedRecord, UnusableRecord
-from planner.published.source_flops import CountedAttention, step_flops
-from planner.specs.layers import Module
+from planner.specs.layers import Module, kind_counts
+from planner.specs.shapes import embedding_head_flops, layer_flops
 
 AGREEMENT = 0.05  # relative difference of two figures for one step, before the rounding of printed digits
 FLOPS_DEFINITIONS = 0.2  # by which a source's FLOP count may leave the range of the usual definitions
@@ -18,6 +21,7 @@ LARGEST_BYTES = 1e12  # more than any device has
 LAST_STAGE_PATTERN = re.compile(r"last (?:pipeline )?(?:rank|stage)|tensorboard|world_size ?- ?1")
 ADAPTERS_PATTERN = re.compile(r"\bq?lora\b|\bpeft\b|\badapters?\b", re.IGNORECASE)
 FIRST_RANK_PATTERN = re.compile(r"rank[- _]?0|first (?:rank|stage)")
+CountedAttention = Literal["causal", "full"]
 
 
 class FlopsCounting(NamedTuple):
@@ -195,3 +199,20 @@ def memory_rank(record: PublishedRecord) -> str:
     if LAST_STAGE_PATTERN.search(record.text("mem_kind").lower()):
         return "last"
     return "first" if FIRST_RANK_PATTERN.search(text) and "max over" not in text else "worst"
+
+
+def step_flops(module: Module, setup: LayoutColumns, attention: CountedAttention, recomputed: bool) -> float:
+    """FLOPs of a step on all ranks: three times forward's, as in Megatron-LM's num_floating_point_operations.
+
+    `attention`: whether the half of QKᵀ and PV that the causal mask removes is counted (Narayanan et al.,
+    arXiv 2104.04473, eq. 3; Korthikanti et al., arXiv 2205.05198, eq. 7) or not (Megatron-Core and Megatron-Bridge of
+    2025). `recomputed`: counts the second forward of fully recomputed layers too (hardware FLOPs).
+    """
+    squared = matmul = 0.0
+    for kind, count in kind_counts(module).items():
+        pairs, per_token = layer_flops(module, kind)
+        squared, matmul = squared + pairs * count, matmul + per_token * count
+    squared *= 2.0 if attention == "full" else 1.0
+    layers = squared * setup.seq + matmul
+    passes = 3.0 + (setup.full_recompute if recomputed else 0.0)
+    return float(setup.batch * setup.seq * (layers * passes + 3.0 * embedding_head_flops(module)))

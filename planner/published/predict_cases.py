@@ -12,11 +12,9 @@ from planner.costs.compute import step_spread
 from planner.costs.memory import Footprint, footprint, oom_chance
 from planner.published.case_memory import case_accounting, fullest_footprint
 from planner.published.case_seconds import case_seconds, group_cases
-from planner.published.inferred_recompute import OFFLOADED, unstated_spread
-from planner.published.possible_setups import each_setup, mean_over_setups
-from planner.published.pricing_machine import pricing_machine
+from planner.published.possible_setups import OFFLOADED, each_setup, mean_over_setups, unstated_spread
 from planner.published.published_case import CasePrediction, PublishedCase
-from planner.published.shipped_profiles import device_profile, framework_software
+from planner.published.shipped_profiles import device_profile, framework_software, pricing_machine
 from planner.scoring import require_possible
 from planner.specs.base import with_fields
 from planner.specs.framework.software import Software

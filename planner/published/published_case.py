@@ -1,9 +1,12 @@
 """A published measurement that can be predicted, its prediction, or the reason why it cannot be predicted."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
+import numpy as np
+
 from planner.costs import LayoutColumns
+from planner.costs.step import FeedingEncoder
 from planner.plan.gradient_flow import TRAINED, GradientFlow
 from planner.specs.framework.dated_kernels import AttentionKernel
 from planner.specs.framework.timing_coefficients import Fp8Recipe
@@ -40,6 +43,39 @@ class CaseEncoder:
     place: Literal["all_stages", "first_stage", "apart"] = "all_stages"  # its layers: in stages as those that it feeds
     ranks: int = 0  # of its own, where it is apart
     flow: GradientFlow = TRAINED
+
+    def in_stages(self, setup: LayoutColumns) -> LayoutColumns:
+        """The setup of its layers, which have no experts and read no outputs, in as many stages as those of the module
+        that it feeds, on the same ranks.
+        """
+        return replace(
+            setup,
+            seq=self.seq,
+            batch=setup.batch * setup.seq * self.per_token,
+            micro_batch=setup.micro_batch * setup.seq * self.per_token,
+            ep=1.0,
+            etp=1.0,
+            imbalance=0.0,
+            cross_reads=0.0,
+            cross_pairs=0.0,
+            alike={},
+        )
+
+    def feeding(self, setup: LayoutColumns) -> FeedingEncoder:
+        """All of its layers on one stage: the decoder's first with its tp, as far as that divides its heads, or ranks
+        of its own without. Ranks of one cp group repeat what its sequence reads, as in Megatron and verl; ranks of its
+        own share what all replicas read of one micro-batch.
+        """
+        staged = replace(self.in_stages(setup), pp=1.0, vpp=1.0, cp=1.0, ulysses=1.0, schedule="1f1b")
+        if self.place == "apart":
+            at_once = np.ceil(staged.micro_batch * setup.pipelines / self.ranks)  # sequences of one of its ranks
+            alone = replace(staged, ranks=self.ranks, tp=1.0, replica=1.0, micro_batch=at_once)
+            batch = at_once * self.ranks * setup.micro_batches
+            return FeedingEncoder(self.module, replace(alone, batch=batch), self.flow, apart=True)
+        tp = np.gcd(np.asarray(setup.tp, dtype=np.int64), self.module.heads) * 1.0
+        at = replace(staged, ranks=setup.ranks / setup.pp, tp=tp, batch=staged.batch * setup.cp)
+        micro_batch = at.batch / (at.pipelines * setup.micro_batches)  # where tp is less, replicas share its items
+        return FeedingEncoder(self.module, replace(at, micro_batch=micro_batch), self.flow)
 
 
 @dataclass(frozen=True, slots=True)

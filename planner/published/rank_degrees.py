@@ -1,6 +1,14 @@
-"""Parallel degrees of a published record, such that their product is its number of ranks."""
+"""Parallel degrees of a published record, such that their product is its number of ranks.
 
+A record that states no layout has one of the usual ones, the least sharded that fits the memory of its devices.
+PyTorch's FSDP, torchtitan and DeepSpeed shard everything over all ranks (ZeRO-3). Others divide layers, first over the
+ranks of a node (tp), then in stages (pp), as little as their memory allows, and into no more stages than there are
+micro-batches (arXiv 2104.04473, section 3).
+"""
+
+import math
 import re
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from planner.published.record_files import PublishedRecord, UnusableRecord
@@ -11,6 +19,9 @@ from planner.specs.parallelism import Parallelism
 DENSE_DEGREE_NAMES = ("tp", "cp", "pp", "dp")
 ZERO_PATTERN = re.compile(r"\bze?ro[- _]?(?:stage[- _=]*)?([0-3])\b(?!\s*=)|\bzero[- _]?redundancy.{0,20}([1-3])\b")
 DenseDegrees = tuple[int, int, int, int]  # tp, cp, pp, dp
+Guess = tuple[PublishedRecord, tuple[str, ...]]  # a record with cells filled in, and what was assumed
+SHARDED_FRAMEWORKS = ("fsdp", "torchtitan", "deepspeed", "deepspeed-2021")
+LAYOUT_COLUMNS = ("tp", "pp", "dp")
 
 
 class RankDegrees(NamedTuple):
@@ -121,3 +132,33 @@ def expert_degrees(
     tp, cp, _, dp = degrees
     as_dense = software == "megatron" and tp > 1 and (tp * cp * dp) % (ep * tp) == 0
     return ep, tp if as_dense else 1, ["etp"] if tp > 1 else []
+
+
+def states_layout(record: PublishedRecord) -> bool:
+    """Whether a record says how its model is divided, or ran on one device. Raises UnusableRecord."""
+    degrees = any(record.degree(name) for name in LAYOUT_COLUMNS)
+    return degrees or bool(record.stated("fsdp")) or stated_zero_stage(record) == 3 or record.count("n_gpus") == 1
+
+
+def usual_layouts(record: PublishedRecord, software: str, per_node: int) -> Iterator[Guess]:
+    """The record as it is where it states a layout, else with each usual one, the least sharded first. Raises
+    UnusableRecord.
+    """
+    ranks = record.count("n_gpus")
+    if states_layout(record) or ranks is None:
+        yield record, ()
+    elif software in SHARDED_FRAMEWORKS:
+        yield record.with_cells({"zero_stage": "3"}), ("layout",)
+    else:
+        shared = ranks // (record.degree("cp") or 1)
+        micro_batches = (record.count("gbs") or math.inf) / (record.count("mbs") or 1)  # of all replicas
+        for tp, pp in tensor_and_pipeline(shared, per_node):
+            if pp == 1 or pp <= micro_batches * tp * pp / shared:
+                yield record.with_cells({"tp": str(tp), "pp": str(pp)}), ("layout",)
+
+
+def tensor_and_pipeline(ranks: int, per_node: int) -> list[tuple[int, int]]:
+    """Powers of two of tp within a node, then of pp, that divide the ranks: the smallest product first."""
+    powers = [2**power for power in range(ranks.bit_length()) if ranks % 2**power == 0]
+    pairs = [(tp, pp) for tp in powers for pp in powers if tp <= per_node and ranks % (tp * pp) == 0]
+    return sorted(pairs, key=lambda pair: (pair[0] * pair[1], pair[1]))

@@ -3,31 +3,29 @@
 import os
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import lru_cache
 from pathlib import Path
 
-from planner import files
 from planner.errors import InputError
 from planner.published import platforms, trained_model
+from planner.published.exchange_settings import gathers_ahead, overlaps_replicas, prefetches
 from planner.published.fed_model import of_own_ranks
 from planner.published.implied_cells import with_implied_cells
-from planner.published.inferred_recompute import least_share_that_fits, with_inferred_recompute
 from planner.published.measured_figures import FlopsCounting, measured_figures, ran_out_of_memory, trains_adapters_only
 from planner.published.platforms import framework_name
-from planner.published.possible_setups import with_other_setups
+from planner.published.possible_setups import least_share_that_fits, with_inferred_recompute, with_other_setups
 from planner.published.published_case import PublishedCase, RecordOrigin, SkippedRecord
+from planner.published.rank_degrees import states_layout, usual_layouts
 from planner.published.record_files import EXTRA_CELLS, PublishedRecord, UnusableRecord, is_published_file, read_records
 from planner.published.record_setup import RecordPlatform, record_setup, settings_text
-from planner.published.replica_overlap import gathers_ahead, overlaps_replicas, prefetches
+from planner.published.shipped_profiles import device_profile
 from planner.published.software_vintage import record_fp8_recipe, record_kernel, software_month
 from planner.published.source_defaults import FilledRecord, SourceDefaults, defaults_of_source, fill_defaults
 from planner.published.unequal_lengths import UnequalLengths, require_undivided, unequal_lengths
-from planner.published.usual_layouts import states_layout, usual_layouts
-from planner.specs import library
 from planner.specs.base import with_fields
 from planner.specs.framework.dated_kernels import launches_at_once
-from planner.specs.hardware.profile import Device, Profile
+from planner.specs.hardware.profile import Device
 from planner.specs.layers.trained import Lora
+from planner.units import GIB
 
 # No record says a rank: that of NVIDIA's performance recipes of NeMo and Megatron-Bridge, on linear_qkv alone.
 ADAPTERS = Lora(rank=16, parts=("qkv",))
@@ -134,7 +132,7 @@ def case_of_record(
     """A record whose blank cells are filled as a case; `already`: columns that were assumed. Raises UnusableRecord."""
     record, name = completed.record, completed.software
     model = trained_model.model_of_record(record)
-    facts = shipped_device(device)
+    facts = device_profile(device).device
     fabric = platforms.stated_network(record, device)
     counted = record
     if model.decoder_tokens:
@@ -171,7 +169,7 @@ def case_of_record(
         defaulted=tuple(sorted(completed.filled_columns)),
         assumed=tuple(sorted({*already, *assumed, *model.assumed} - {*completed.filled_columns})),
     )
-    return with_figures(with_inferred_recompute(case), counted, source_facts, peak_flops(facts, columns.dtype))
+    return with_figures(with_inferred_recompute(case), counted, source_facts, stated_peak(facts, columns.dtype))
 
 
 def with_figures(
@@ -181,7 +179,7 @@ def with_figures(
     hardware_flops = source_facts.recomputed or (source_facts.sources == () and case.software == BEFORE_MODEL_FLOPS)
     counting = FlopsCounting(source_facts.attention, hardware_flops)
     figures = measured_figures(record, case.module, case.setup, counting, peak)
-    room = case.device_bytes or shipped_device(case.device).memory_gib * 2**30
+    room = case.device_bytes or device_profile(case.device).device.memory_gib * GIB
     if (figures.memory_bytes or 0.0) > MEMORY_TOLERANCE * room:
         detail = f"peak_mem: {record.text('peak_mem')} {record.text('mem_unit')} on {case.device}"
         raise UnusableRecord("impossible figures", detail)
@@ -195,23 +193,15 @@ def with_figures(
     )
 
 
-@lru_cache(maxsize=64)
-def shipped_device(name: str) -> Device:
-    """Facts of a shipped device. Raises UnusableRecord."""
-    if name not in library.shipped_names(Profile):
-        raise UnusableRecord("no profile of the device", name)
-    return files.read(library.find_file(name, Profile), Profile).device
-
-
 def stated_device_bytes(record: PublishedRecord, facts: Device) -> float | None:
     """The stated device memory where it differs from the profile's, else None. Raises UnusableRecord."""
     stated = platforms.stated_memory_gb(record)
-    if stated is None or abs(stated / (facts.memory_gib * 2**30 / 1e9) - 1) < NOMINAL_TOLERANCE:
+    if stated is None or abs(stated / (facts.memory_gib * GIB / 1e9) - 1) < NOMINAL_TOLERANCE:
         return None
     return stated * 1e9
 
 
-def peak_flops(facts: Device, precision: str) -> float | None:
+def stated_peak(facts: Device, precision: str) -> float | None:
     """Peak FLOP/s of a device in a precision; None where its profile states none."""
     tflops = facts.tflops.get(precision) or (facts.tflops.get("bf16") if precision == "fp16" else None)
     return tflops * 1e12 if tflops else None

@@ -7,10 +7,9 @@ from planner.costs import LayoutColumns
 from planner.published import exchange_settings, megatron_arguments
 from planner.published.batch_sizes import BatchSizes, batch_sizes
 from planner.published.platforms import matmul_precision
-from planner.published.rank_degrees import RankDegrees, rank_degrees
+from planner.published.rank_degrees import RankDegrees, rank_degrees, stated_zero_stage
 from planner.published.recompute_setting import recompute_setting, stated_recompute
 from planner.published.record_files import PublishedRecord, UnusableRecord
-from planner.published.zero_sharding import shard_copies, sharding_stage
 from planner.specs.layers import Module
 from planner.specs.parallelism import Schedule
 
@@ -32,6 +31,12 @@ OPTIMIZER_OFFLOAD = re.compile(
 )
 OFFLOADED_SHARE = re.compile(r"optim\w*[-_ ]offload[-_ ]fraction\s*[=:]\s*(\d(?:\.\d+)?)")
 SEQUENCE_PARALLEL = re.compile(r"sequence[ _-]parallel\s*[=:]\s*(true|false|on|off)")
+# Usual stages, where a record states none: NeMo's and Primus' recipes use Megatron's distributed optimizer (ZeRO-1),
+# InternEvo ZeRO-1; torchtitan and FSDP shard weights (ZeRO-3).
+USUAL_STAGE = {"nemo": 1, "primus": 1, "internevo": 1, "torchtitan": 3, "fsdp": 3, "megatron": 1}
+OFF_PATTERN = re.compile(r"0|false|off|no|none|ddp|no_shard|n/?a|-")
+GRADIENTS_PATTERN = re.compile(r"grad_op|zero-?2")  # weights stay replicated
+SHARD_GROUP_PATTERN = re.compile(r"(?:shard(?:ing)?[ _]?(?:group|size|degree)|zero1)\s*=\s*(-?\d{1,6})")
 
 
 class RecordPlatform(NamedTuple):
@@ -147,3 +152,39 @@ def sequence_parallel(
     if software in ("megatron-2021", "deepspeed", "deepspeed-2021"):
         return False, False
     return True, degrees.tp > 1 and software not in ("torchtitan", "nemo") and module.routed_experts is None
+
+
+def sharding_stage(record: PublishedRecord, software: str) -> tuple[int, bool]:
+    """The ZeRO stage, and whether it is assumed. Raises UnusableRecord."""
+    fsdp, stated = record.text("fsdp").lower(), stated_zero_stage(record)
+    if fsdp and not OFF_PATTERN.fullmatch(fsdp):
+        return 2 if GRADIENTS_PATTERN.search(fsdp) else 3, False
+    if stated is not None:
+        return stated, False
+    stated_arguments = megatron_arguments.arguments_of(record)
+    if stated_arguments or fsdp == "ddp":
+        return (1 if stated_arguments.is_set("use-distributed-optimizer") else 0), False
+    if fsdp and software in ("torchtitan", "fsdp"):
+        return 0, False
+    return USUAL_STAGE.get(software, 0), True
+
+
+def shard_copies(record: PublishedRecord, stage: int, degrees: RankDegrees, per_node: int) -> int:
+    """Copies of what ZeRO shards (HSDP). Raises UnusableRecord where shard groups do not divide the replicas."""
+    text = record.text("fsdp").lower()
+    replicas = degrees.dp * degrees.cp
+    size = 0
+    if stage == 3 and re.fullmatch(r"\d{1,7}", text) and int(text) > 1:
+        size = int(text)
+    elif stage == 3 and re.search(r"hsdp|hybrid", text):
+        size = max(
+            1, per_node // (degrees.tp * degrees.cp)
+        )  # shards within a node: the default of PyTorch's HYBRID_SHARD
+    else:
+        match = SHARD_GROUP_PATTERN.search(record.text("other_settings").lower())
+        size = max(0, int(match[1])) if match and stage else 0
+    if size >= replicas or not size:
+        return 1
+    if replicas % size:
+        raise UnusableRecord("layout does not multiply up", f"shards over {size} of {replicas} replicas")
+    return replicas // size

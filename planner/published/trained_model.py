@@ -1,15 +1,19 @@
-"""The module that a record trains: from its shape columns, else the shipped spec of that name."""
+"""The module that a record trains: from its shape columns, else the shipped spec of that name.
+
+BERT and T5 are as Megatron trains them: a text encoder alone, and an encoder with a decoder that attends to it. Both
+are pre-norm with learned positions (megatron/core/models/{bert,T5}); BERT has two segments, a language-model head, and
+a binary head over pairs.
+"""
 
 import re
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
-from planner import files
 from planner.errors import InputError
-from planner.published import bert_and_t5, megatron_arguments
+from planner.published import megatron_arguments
 from planner.published.batch_sizes import sequence_length
-from planner.published.fed_model import fed_model
+from planner.published.fed_model import TrainedModel, fed_model
 from planner.published.model_names import (
     RECURRENT_LAYERS,
     SEVERAL_MODULES,
@@ -19,10 +23,9 @@ from planner.published.model_names import (
 )
 from planner.published.published_case import CaseEncoder
 from planner.published.record_files import PublishedRecord, UnusableRecord
-from planner.published.shipped_profiles import model_names
-from planner.specs import library
+from planner.published.shipped_profiles import model_names, shipped_model
 from planner.specs.base import with_fields
-from planner.specs.layers import Decoder, Module
+from planner.specs.layers import Decoder, Module, TextEncoder
 from planner.specs.layers.components import Experts
 from planner.specs.model import Model
 from planner.specs.parameters import parameter_counts
@@ -48,17 +51,9 @@ STYLES: tuple[tuple[str, dict[str, Any], int], ...] = (
     (r"llama|mistral|mixtral|vicuna|baichuan|aquila", LLAMA, 32000),
     (r"gpt|megatron|bloom|opt\b|turing|mt nlg", GPT, 51200),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class TrainedModel:
-    """A record's model; `assumed`: columns that were filled with what is usual for its family."""
-
-    module: Module
-    assumed: tuple[str, ...] = ()
-    decoder_tokens: int | None = None  # decoder tokens of a sequence, where the record states the encoder's
-    encoders: tuple[CaseEncoder, ...] = ()
-    outputs_read: float = 0.0  # of encoders, for each sequence, by cross attention
+# Of Megatron's usual tokenizers: BertWordPieceLowerCase; BertWordPieceCase with T5's hundred sentinel tokens.
+BERT_TOKENS, T5_TOKENS = 30522, 28996 + 100
+T5_DECODED = 128  # tokens: --decoder-seq-length of Megatron-LM's examples/t5, beside 512 of the encoder
 
 
 def model_of_record(record: PublishedRecord) -> TrainedModel:
@@ -71,15 +66,14 @@ def model_of_record(record: PublishedRecord) -> TrainedModel:
         raise UnusableRecord("layers of a kind that is not described", f"{model}: {other}")
     text = plain_words(family, model)
     if re.search(r"\bt 5\b", text):
-        decoder, tokens, encoder = bert_and_t5.t5_encoder_decoder(record)
+        decoder, tokens, encoder = t5_encoder_decoder(record)
         assumed, read = ("decoder's layers", "decoder's tokens", "vocab"), sequence_length(record)
         return TrainedModel(decoder, assumed, tokens, (CaseEncoder(encoder, read, 1.0 / tokens),), float(read))
     if re.search(r"\bbert\b", text):
-        return TrainedModel(bert_and_t5.bert_encoder(record), ("vocab",))
+        return TrainedModel(bert_encoder(record), ("vocab",))
     if shipped and len(shipped.modules) > 1:
         found = fed_model(record, shipped, other == SEVERAL_MODULES)
-        module = with_stated_layers(record, found.module)
-        return TrainedModel(module, found.assumed, None, found.encoders, found.outputs_read)
+        return replace(found, module=with_stated_layers(record, found.module))
     shape = {name: record.count(name) for name in SHAPE}
     if all(shape.values()):
         return model_from_columns(record)
@@ -100,12 +94,6 @@ def named_model(name: str, family: str) -> Model | None:
     """The shipped model that a name means; None where there is none."""
     spec = spec_name(name, family, model_names())
     return shipped_model(spec) if spec else None
-
-
-@lru_cache(maxsize=64)
-def shipped_model(name: str) -> Model:
-    """A shipped model."""
-    return files.read(library.find_file(name, Model), Model)
 
 
 def shipped_module(name: str) -> Module:
@@ -184,3 +172,56 @@ def require_parameter_count(record: PublishedRecord, module: Module) -> None:
     count = parameter_counts(module).total / 1e9
     if stated and not 1 / (1 + PARAMETER_TOLERANCE) <= count / stated <= 1 + PARAMETER_TOLERANCE:
         raise UnusableRecord("impossible figures", f"{count:.3g} billion parameters of its shape, {stated:g} as stated")
+
+
+class EncoderDecoder(NamedTuple):
+    """A decoder, its tokens of a sequence, and the encoder that it attends to."""
+
+    decoder: Decoder
+    decoder_tokens: int
+    encoder: TextEncoder
+
+
+def bert_encoder(record: PublishedRecord) -> TextEncoder:
+    """BERT of a record's columns. Raises UnusableRecord."""
+    stated_arguments = megatron_arguments.arguments_of(record)
+    positions = stated_arguments.max_positions or record.count("seq_len") or 512
+    more: dict[str, Any] = {} if stated_arguments.is_set("bert-no-binary-head") else {"pooled": True, "classes": 2}
+    return TextEncoder(
+        **shared_fields(record, BERT_TOKENS, record.count("layers")),
+        max_positions=positions,
+        segments=2,
+        predicts=True,
+        **more,
+    )
+
+
+def t5_encoder_decoder(record: PublishedRecord) -> EncoderDecoder:
+    """T5 of a record's columns, with as many decoder layers as encoder layers by default. Raises UnusableRecord."""
+    stated_arguments = megatron_arguments.arguments_of(record)
+    layers = stated_arguments.positive_integer("encoder-num-layers") or record.count("layers")
+    tokens = stated_arguments.positive_integer("decoder-seq-length") or T5_DECODED
+    fields = shared_fields(record, T5_TOKENS, layers)
+    encoder = TextEncoder(**fields, max_positions=record.count("seq_len") or 512, shared_words=True)
+    fields |= {
+        "layers": stated_arguments.positive_integer("decoder-num-layers") or layers,
+        "norm": "layer",
+        "bias": "all",
+    }
+    decoder = Decoder(
+        **fields, gated=False, positions="learned", max_positions=tokens, tied=True, cross=fields["hidden"]
+    )
+    return EncoderDecoder(decoder, tokens, encoder)
+
+
+def shared_fields(record: PublishedRecord, tokens: int, layers: int | None) -> dict[str, Any]:
+    """Fields that BERT, and both halves of T5, take from the columns. Raises UnusableRecord."""
+    hidden = record.count("hidden")
+    heads = record.count("heads")
+    stated_arguments = megatron_arguments.arguments_of(record)
+    if not (layers and hidden and heads):
+        raise UnusableRecord("no spec of the model", record.text("model") or "not stated")
+    multiple = 128 * (record.count("tp") or 1)  # Megatron pads the vocabulary to a multiple of it
+    fields = {"layers": layers, "hidden": hidden, "heads": heads, "ffn": record.count("ffn") or 4 * hidden}
+    fields |= {"vocab": -(-(record.count("vocab") or tokens) // multiple) * multiple}
+    return fields | ({"head_dim": stated_arguments.positive_integer("kv-channels") or 64} if hidden % heads else {})

@@ -1,6 +1,5 @@
 """Scores a plan from its own numbers: prices, simulated steps, memory, lower bounds with proofs."""
 
-from planner.scoring.bound_digest import with_bound_digest
 from planner.scoring.bounds import BOUNDS, SPACE, bounds_same_work
 from planner.scoring.exact_grouping import small_enough, solve_grouping
 from planner.scoring.expected_seconds import least_expected, passed_over, plan_doubt
@@ -21,8 +20,6 @@ from planner.scoring.plan_answer import PlanAnswer, plan_answer, step_bounds, th
 from planner.scoring.plan_memory import PlanMemory, allowed_bytes_on, exceeds_memory
 from planner.scoring.plan_space import least_work, plan_space_seconds
 from planner.scoring.possible import answer_about, require_possible
-from planner.scoring.ranked_alternatives import ranked_alternatives, tie_spread, unranked_alternatives
-from planner.scoring.read_plan import ScoredPlan, read_plan, read_scored, scored_at
 from planner.scoring.score import (
     OPTIMAL_GAP,
     Score,
@@ -38,10 +35,25 @@ from planner.scoring.score import (
     whole_score,
     with_score,
 )
-from planner.scoring.statements import computed_by_hand, false_statements
+from planner.scoring.statements import (
+    computed_by_hand,
+    false_statements,
+    read_plan,
+    read_scored,
+    scored_at,
+    with_bound_digest,
+)
 from planner.scoring.step_simulation import step_seconds
 from planner.scoring.tried_plan import TriedPlan
-from planner.scoring.undecided_order import SETTLING_ROUNDS, SETTLING_STEPS, UndecidedOrder, undecided_order
+from planner.scoring.undecided_order import (
+    SETTLING_ROUNDS,
+    SETTLING_STEPS,
+    UndecidedOrder,
+    ranked_alternatives,
+    tie_spread,
+    undecided_order,
+    unranked_alternatives,
+)
 
 __all__ = [
     "BOUNDS",
@@ -54,7 +66,6 @@ __all__ = [
     "PlanMemory",
     "ReplicaPipeline",
     "Score",
-    "ScoredPlan",
     "TriedPlan",
     "UndecidedOrder",
     "allowed_bytes_on",

@@ -150,7 +150,7 @@ class PlanMemory:
         for module, stages in self.stage_of.items():
             if rank in stages:
                 mine = self.footprints[module][stages[rank]][self.kind(rank)]
-                found = mine if found is None else sum_footprints(found, mine)
+                found = mine if found is None else found.sharing_ranks(mine)
         return found or EMPTY_FOOTPRINT
 
     @cached_property
@@ -224,13 +224,6 @@ class PlanMemory:
 
 
 EMPTY_FOOTPRINT = Footprint(*(0.0 for _ in fields(Footprint)))
-
-
-def sum_footprints(one: Footprint, other: Footprint) -> Footprint:
-    """Bytes of two modules on a rank, which share one process."""
-    once = ("workspace", "buffers", "context")
-    parts = {f.name: getattr(one, f.name) + (0.0 if f.name in once else getattr(other, f.name)) for f in fields(one)}
-    return Footprint(**parts)
 
 
 def allowed_bytes_on(plan: Plan, kind: str) -> float:

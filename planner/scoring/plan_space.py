@@ -32,7 +32,7 @@ def plan_space_seconds(plan: Plan) -> float:
 
 
 def space_seconds_on(plan: Plan, name: str, count: int) -> float:
-    """The same of the only module on so many ranks."""
+    """Seconds that no layout of the only module on so many ranks can beat."""
     uses = plan.uses
     kind = device_of_rank(uses.cluster, 0)
     device, fixed = uses.devices[kind], with_fields(uses.fix.layouts.get(name, Parallelism()), ranks=None)

@@ -13,12 +13,12 @@ from planner.plan.plan_file import Breakdown, Outcome, Plan, Prediction
 from planner.plan.task import Task
 from planner.plan.tasks.expand import expand
 from planner.scoring.bounds import SPACE, Bound, step_bound
-from planner.scoring.links_at_peak import link_seconds
 from planner.scoring.offload_check import require_hidden_offload
 from planner.scoring.plan_memory import PlanMemory, exceeds_memory
 from planner.scoring.plan_space import plan_space_seconds
 from planner.scoring.possible import require_links, require_peak, require_possible
 from planner.scoring.step_simulation import repeats, simulated_step
+from planner.scoring.work_at_peak import link_seconds
 from planner.simulate import MemoryCurves, Timeline, whole_curves, whole_tasks, whole_timeline
 from planner.specs.base import with_fields
 from planner.specs.framework.overlap import AS_PRICED, Overlap

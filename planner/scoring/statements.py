@@ -1,25 +1,32 @@
-"""What a plan file states of itself, held against what its own decisions and prices give.
+"""Reads plan files, and holds what each states of itself against what its own decisions and prices give.
 
 Screens, gates and runs show or rely on stated numbers, so that a file whose outcome or prediction is not its own is
-refused wherever one is read (`planner.pipeline`). Nothing is searched here: a bound over the space of layouts is held
-against its digest alone, and `planner check` finds it again.
+refused wherever one is read (`planner.pipeline`), as is one that cannot be executed or compared. Nothing is searched
+here: a bound over the space of layouts is held against its digest alone, and `planner check` finds it again.
+
+A bound over the space of layouts takes seconds to find, so its digest tells whoever reads a plan that it was edited.
 
 A plan whose `outcome.status` is `by_hand` states nothing: its outcome and prediction are computed as it is read, so
 that decisions can be changed in an editor.
 """
 
+import hashlib
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
+from planner import files
+from planner.costs import find_objective
 from planner.errors import InputError
 from planner.plan.join_plans import total_outcome, total_prediction
-from planner.plan.legal.plan_laws import Violation
+from planner.plan.legal.plan_laws import Violation, require_legal
 from planner.plan.plan_file import Breakdown, Outcome, Plan, Prediction
-from planner.scoring.bound_digest import bound_digest, bounded_by_space
 from planner.scoring.bounds import SPACE
 from planner.scoring.objective_value import objective_of, objective_value, restate_in_objective
-from planner.scoring.score import OPTIMAL_GAP, Score, outcome_of, prediction_of
+from planner.scoring.possible import answer_about
+from planner.scoring.score import OPTIMAL_GAP, Score, outcome_of, prediction_of, score
 from planner.specs.base import with_fields
+from planner.specs.library import is_file
 from planner.units import percent
 
 EQUAL = 1e-6  # relative: two evaluations of the same plan differ by less, and files have nine digits
@@ -139,3 +146,59 @@ def numbers_of(
 def differs(one: float, other: float) -> bool:
     """Whether two numbers are further apart than two evaluations of the same plan."""
     return abs(one - other) > max(EQUAL * max(abs(one), abs(other)), ZERO)
+
+
+def bound_digest(plan: Plan) -> str:
+    """SHA-256, its first 16 hex digits, of the plan's bounds and of what they were found from."""
+    bounds = [plan.outcome.bound, *(step.outcome.bound for step in plan.steps if step.outcome)]
+    found = files.json_text({"bounds": bounds, "made": plan.made, "uses": plan.uses})
+    return hashlib.sha256(found.encode()).hexdigest()[:16]
+
+
+def with_bound_digest(plan: Plan) -> Plan:
+    """The plan with the digest of its bound, where that is one over the space of layouts."""
+    if not bounded_by_space(plan):
+        return plan
+    return with_fields(plan, outcome=with_fields(plan.outcome, bound_digest=bound_digest(plan)))
+
+
+def bounded_by_space(plan: Plan) -> bool:
+    """Whether the bound of any step is over the space of layouts."""
+    return SPACE in plan.outcome.bound_by.split("+")
+
+
+class ScoredPlan(NamedTuple):
+    """A plan as it was read, whose statements are true, and the score of each step."""
+
+    plan: Plan
+    scores: list[Score]
+
+
+def read_scored(path: str | Path) -> ScoredPlan:
+    """The plan of a file with its scores: legal, and what it states is what its own numbers give. Raises InputError."""
+    plan = read_legal(path)
+    with answer_about(str(path), lambda where: f"{path} ({where})"):
+        scores = [score(plan, number) for number in range(len(plan.steps))]
+    plan = computed_by_hand(plan, scores)
+    require_true(plan, scores, str(path))
+    return ScoredPlan(plan, scores)
+
+
+def read_plan(path: str | Path) -> Plan:
+    """The plan of a file as `read_scored` reads it; without prices there is nothing that it could state."""
+    plan = read_legal(path)
+    return read_scored(path).plan if plan.uses.prices.has_prices else plan
+
+
+def read_legal(path: str | Path) -> Plan:
+    """The plan of a file, legal and with an objective that there is. Raises InputError."""
+    plan = files.read(path, Plan)
+    require_legal(plan, str(path))
+    find_objective(plan.outcome.objective, f"{path} (outcome.objective)")
+    return plan
+
+
+def scored_at(reference: str) -> ScoredPlan | None:
+    """The plan that a path leads to, scored; None where it leads to a job, or is a job's name. Raises InputError."""
+    path = Path(reference)
+    return read_scored(path) if is_file(path) and files.format_of(path) == Plan.FORMAT else None

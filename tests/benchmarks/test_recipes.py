@@ -4,7 +4,7 @@ import dataclasses
 
 from benchmarks.recipes import SOURCES, compared, over_all, picked, recipes
 from planner.published.predict_cases import shipped_profiles
-from planner.published.pricing_machine import pricing_machine
+from planner.published.shipped_profiles import pricing_machine
 from tests.calibrate.made_cases import case
 
 RECIPE = case(0, SOURCES[0], tp=4, pp=2, batch=64, ranks=16)

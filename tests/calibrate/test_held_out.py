@@ -6,7 +6,7 @@ import pytest
 from planner.calibrate import published_fit
 from planner.calibrate.coefficients import GENERIC
 from planner.calibrate.framework_fit import fit_frameworks, linearised_fit, measured_logs, predicted_seconds
-from planner.calibrate.held_out import SHARE, half_width, held_out_errors, interval_spreads
+from planner.calibrate.published_fit import SHARE, half_width, held_out_errors, interval_spreads
 from planner.calibrate.timed_cases import machines_of_cases
 from tests.calibrate.made_cases import grid, measured, truth
 

@@ -4,8 +4,7 @@ from itertools import product
 
 import pytest
 
-from planner.calibrate.gemm_fit import read_gemm
-from planner.calibrate.memory_bandwidth_fit import fit_memory_bandwidth
+from planner.calibrate.gemm_fit import fit_memory_bandwidth, read_gemm
 from tests.calibrate.generated_tables import write
 
 

@@ -3,9 +3,8 @@
 import pytest
 
 from planner.calibrate.attention_fit import fit_attention, read_attention
-from planner.calibrate.gemm_fit import fit_gemm, read_gemm
+from planner.calibrate.gemm_fit import fit_gemm, fit_memory_bandwidth, read_gemm
 from planner.calibrate.grouped_gemm_fit import fit_grouped, read_grouped
-from planner.calibrate.memory_bandwidth_fit import fit_memory_bandwidth
 from planner.specs.hardware.profile import Profile
 from planner.specs.library import read_named, shipped_names
 

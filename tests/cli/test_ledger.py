@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from planner import files
 from planner.cli.app import app
 from planner.cli.views import own_run_tables
-from planner.ledger.accuracy_json import FIGURE_KEYS
+from planner.ledger.accuracy import FIGURE_KEYS
 from planner.ledger.compared_run import ComparedRun
 from planner.ledger.run_ledger import append_entry, default_path, read_entries
 from planner.pipeline import solve

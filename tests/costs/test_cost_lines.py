@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.costs.compute.fit_lines import fit_line, pass_fit
-from planner.costs.cost import Cost, least_trusted, total_cost
-from planner.costs.cost_lines import CostLine, LaunchTerm, RingTerm, WindowTerm
+from planner.costs.cost_lines import Cost, CostLine, LaunchTerm, RingTerm, WindowTerm, least_trusted, total_cost
 from planner.costs.pricing import pricing_of
 from planner.errors import InputError
 from planner.plan.tasks.expand import expand

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner import files
-from planner.costs.cross_reads import NO_READS, mean_cross_reads, reads_by_item, reads_of
+from planner.costs.layer_pass import NO_READS, mean_cross_reads, reads_by_item, reads_of
 from planner.costs.pricing import pricing_of
 from planner.errors import InputError
 from planner.plan.plan_file import Plan

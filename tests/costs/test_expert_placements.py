@@ -6,7 +6,7 @@ import pytest
 
 from planner import files
 from planner.costs.layout_columns import columns_of
-from planner.costs.memory.resident_memory import resident_footprint
+from planner.costs.memory.token_caps import resident_footprint
 from planner.costs.pricing import pricing_of
 from planner.errors import InputError
 from planner.plan.plan_file import ExpertLayout, Plan

@@ -4,7 +4,7 @@ from itertools import pairwise, product
 
 import pytest
 
-from planner.costs.overlap_switches import with_overlap
+from planner.costs.price_table import with_overlap
 from planner.costs.pricing import pricing_of
 from planner.errors import InputError
 from planner.layouts.layout_problem import layout_problem
@@ -92,7 +92,7 @@ def test_a_synchronous_send_holds_compute():
 
 
 def pricing_of_sends(plan: Plan):
-    from planner.costs.cost import Cost
+    from planner.costs.cost_lines import Cost
 
     return lambda task: Cost({"F": 1.0, "B": 2.0, "send": 0.5}.get(task.phase, 0.0), "measured", 0.0)
 

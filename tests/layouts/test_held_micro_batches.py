@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.costs import LayoutColumns
-from planner.costs.memory.pipeline_in_flight import in_flight
+from planner.costs.memory.pipeline_activations import in_flight
 from planner.layouts.held_micro_batches import held_micro_batches, kept_share
 from planner.layouts.layout_fields import TrainingSetup
 from planner.layouts.layout_space import micro_batch_sizes

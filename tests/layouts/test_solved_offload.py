@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from planner.costs import largest_offload
 from planner.costs.memory import OFFLOAD_STEPS, footprint
-from planner.costs.memory.offloadable_bytes import fewest_recomputed, offloadable_bytes
+from planner.costs.memory.pipeline_activations import fewest_recomputed, offloadable_bytes
 from planner.costs.pricing import pricing_of
 from planner.layouts.launchable_layouts import layouts_of
 from planner.layouts.layout_batches import column_batches

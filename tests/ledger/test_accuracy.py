@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.errors import InputError
-from planner.ledger.accuracy import accuracy_report, quantile
-from planner.ledger.accuracy_json import FIGURE_KEYS, accuracy_json
+from planner.ledger.accuracy import FIGURE_KEYS, accuracy_json, accuracy_report, quantile
 from planner.ledger.predicted_records import (
     IMPOSSIBLE_FIGURES,
     NO_PREDICTION,

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from planner.ledger.memory_by_use import fullest_rank, memory_uses, peak_memory_use, predicted_memory
+from planner.ledger.compared_run import fullest_rank, memory_uses, peak_memory_use, predicted_memory
 from planner.runtime import RankMemory
 from planner.scoring.score import score
 from planner.units import GIB

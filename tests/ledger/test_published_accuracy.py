@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from planner.errors import InputError
-from planner.ledger.published_accuracy import accuracy_of_folder
+from planner.ledger.accuracy import accuracy_of_folder
 from tests.ledger.made_predictions import perfect
 
 COLUMNS = {

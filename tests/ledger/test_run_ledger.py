@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from planner.errors import InputError
 from planner.ledger import KindSeconds
-from planner.ledger.run_drift import drift_by_plan
-from planner.ledger.run_ledger import RunEntry, append_entry, default_path, parse_entry, read_entries
+from planner.ledger.run_ledger import RunEntry, append_entry, default_path, drift_by_plan, parse_entry, read_entries
 
 ENTRY = RunEntry(
     when="2026-01-02T03:04:05.000+00:00",

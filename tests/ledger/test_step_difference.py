@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.costs.cost import Cost
+from planner.costs.cost_lines import Cost
 from planner.errors import InputError
 from planner.ledger import overlay_steps
-from planner.ledger.slow_ranks import compute_times, slow_ranks
 from planner.ledger.step_difference import END, EXCHANGE, explain_difference
+from planner.ledger.step_overlay import compute_times, slow_ranks
 from planner.plan.tasks.expand import expand
 from planner.simulate import Timeline, TracedStep, build_trace, simulate, write_trace
 from planner.specs.base import Ranks

@@ -11,8 +11,8 @@ from planner.costs.layout_columns import LayoutColumns
 from planner.costs.memory.activations import layer_activations
 from planner.models.build import build, init_weights
 from planner.models.inputs.training_items import synthetic_batch
-from planner.profiling.activation_bytes import module_activation_bytes, saved_bytes
 from planner.profiling.fsdp_without_communication import LayerStack
+from planner.profiling.module_bench import module_activation_bytes, saved_bytes
 from planner.specs.framework.memory_coefficients import PLANNER_RUNTIME_MEMORY
 from planner.specs.layers import Decoder, Vit
 from planner.specs.parallelism import SELECTIVE_PARTS

@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from planner.profiling.measured_stack import squared_share
 from planner.profiling.measurement import MeasuredSample
 from planner.profiling.measurement_grid import STACK_LAYERS
-from planner.profiling.profile_assembly import fitted_passes, with_squared_share
+from planner.profiling.profile_assembly import fitted_passes, squared_share, with_squared_share
 from planner.specs import library
 from planner.specs.layers import Decoder, Vit, layer_kinds
 from planner.specs.model import Model

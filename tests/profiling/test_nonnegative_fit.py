@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.profiling.nonnegative_fit import fit_nonnegative
+from planner.profiling.pass_fit import fit_nonnegative
 
 coefficient = st.one_of(st.just(0.0), st.floats(1e-3, 1e3))
 BATCHES = [(64,), (128,), (256, 128), (512,), (256,) * 4, (1024, 512), (2048,), (128,) * 16, (4096,), (2048, 1024)]

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from planner.costs.compute.fit_lines import sharded_fit_line
 from planner.costs.cost_lines import smooth_max
-from planner.profiling.nonnegative_fit import fit_nonnegative
-from planner.profiling.pass_fit import SizeFit, fit_sizes, holdout_error
+from planner.profiling.pass_fit import SizeFit, fit_nonnegative, fit_sizes, holdout_error
 from planner.specs.hardware.profile import PassFit
 from planner.units import MS
 

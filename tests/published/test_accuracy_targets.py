@@ -5,7 +5,7 @@ from statistics import median
 import pytest
 
 from planner.ledger.strategy_ranking import order_spread
-from planner.scoring.ranked_alternatives import ORDER_SPREAD
+from planner.scoring.undecided_order import ORDER_SPREAD
 from planner.workflows import evidence
 
 pytestmark = pytest.mark.slow  # every record is predicted

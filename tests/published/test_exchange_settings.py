@@ -3,8 +3,8 @@
 import pytest
 
 from planner.costs.memory import FRAGMENTED
+from planner.published.case_memory import adjusted_accounting
 from planner.published.exchange_settings import exchange_settings
-from planner.published.memory_accounting import adjusted_accounting
 from planner.specs import library
 from planner.specs.framework.memory_coefficients import MemoryCoefficients
 from planner.specs.layers import Decoder

@@ -6,7 +6,7 @@ from planner.published.fed_model import of_own_ranks
 from planner.published.predict_cases import predict_cases
 from planner.published.read_published import read_case
 from planner.published.record_files import UnusableRecord
-from planner.published.stated_samples import StatedSamples, stated_samples
+from planner.published.sample_items import StatedSamples, stated_samples
 from planner.specs.layers.resize import ImageSize
 from tests.published.made_records import record
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from planner.published.case_memory import case_accounting, fullest_footprint
-from planner.published.inferred_recompute import unstated_spread, with_inferred_recompute
+from planner.published.possible_setups import unstated_spread, with_inferred_recompute
 from planner.published.read_published import read_case
 from planner.specs.framework.software import Software
 from planner.specs.library import read_named

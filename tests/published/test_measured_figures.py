@@ -4,10 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from planner.published.measured_figures import FlopsCounting, measured_figures
+from planner.published.measured_figures import FlopsCounting, measured_figures, step_flops
 from planner.published.record_files import UnusableRecord
 from planner.published.record_setup import RecordPlatform, record_setup
-from planner.published.source_flops import step_flops
 from planner.published.trained_model import model_of_record
 from tests.published.made_records import record
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from planner.published.replica_overlap import gathers_ahead, overlaps_replicas, prefetches
+from planner.published.exchange_settings import gathers_ahead, overlaps_replicas, prefetches
 from tests.published.made_records import record
 
 

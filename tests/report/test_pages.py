@@ -9,8 +9,7 @@ from itertools import pairwise
 import msgspec
 import pytest
 
-from planner.ledger.run_drift import drift_by_plan
-from planner.ledger.run_ledger import RunEntry, UnreadLine
+from planner.ledger.run_ledger import RunEntry, UnreadLine, drift_by_plan
 from planner.plan.plan_file import Alternative, SourceFile
 from planner.printable import printable
 from planner.report import PageStep, plan_page, runs_page, timeline_page

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.costs.cost import Cost
+from planner.costs.cost_lines import Cost
 from planner.layouts.layout_problem import layout_problem
 from planner.ledger.work_kinds import step_seconds_by_kind
 from planner.plan.legal.plan_laws import violations

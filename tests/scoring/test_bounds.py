@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.costs.cost import Cost
-from planner.costs.cost_lines import CostLine, RingTerm
+from planner.costs.cost_lines import Cost, CostLine, RingTerm
 from planner.packing.makespan_search import search_makespans
 from planner.packing.packed_groups import packing_seconds
 from planner.plan.task import Task

@@ -6,11 +6,12 @@ from hypothesis import strategies as st
 
 from planner.costs.packing_table import PackingTable, packing_table
 from planner.packing.packed_groups import Packing, packing_seconds
-from planner.scoring.coupled_bound import CoupledProblem, placement_case_bound
-from planner.scoring.placement_cases import (
+from planner.scoring.coupled_bound import (
     COUNTS_DISTINGUISHED,
+    CoupledProblem,
     LongGroup,
     PlacementCase,
+    placement_case_bound,
     ranks_left,
     root_cases,
     split_case,

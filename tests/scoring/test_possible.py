@@ -8,9 +8,8 @@ from planner import files, pipeline
 from planner.costs import pricing_of
 from planner.errors import Impossible, InputError
 from planner.scoring import answer_about, require_possible
-from planner.scoring.links_at_peak import link_seconds
 from planner.scoring.possible import require_links, require_peak
-from planner.scoring.work_at_peak import seconds_at_peak
+from planner.scoring.work_at_peak import link_seconds, seconds_at_peak
 from planner.specs.library import shipped_folder
 from tests.static_jobs import small_cluster, static_job
 

@@ -12,8 +12,7 @@ from planner import files, pipeline
 from planner.cli.app import app
 from planner.errors import InputError
 from planner.plan.plan_file import Plan
-from planner.scoring.bound_digest import with_bound_digest
-from planner.scoring.statements import computed_by_hand, false_statements
+from planner.scoring.statements import computed_by_hand, false_statements, with_bound_digest
 from planner.specs.base import with_fields
 from tests.check.small_plans import solve, write_job
 from tests.examples import examples

@@ -12,8 +12,7 @@ from planner import files
 from planner.plan.plan_file import Alternative, Plan
 from planner.scoring import SETTLING_ROUNDS, SETTLING_STEPS, undecided_order
 from planner.scoring.expected_seconds import HALF_OF_80
-from planner.scoring.ranked_alternatives import ORDER_SPREAD
-from planner.scoring.undecided_order import MOST_OF_GAIN, MOST_TIES, cheapest_measurement, expected_gain
+from planner.scoring.undecided_order import MOST_OF_GAIN, MOST_TIES, ORDER_SPREAD, cheapest_measurement, expected_gain
 from planner.specs.base import with_fields
 from planner.specs.parallelism import Parallelism
 

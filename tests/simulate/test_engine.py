@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.costs.cost import Cost
+from planner.costs.cost_lines import Cost
 from planner.errors import InputError
 from planner.plan.legal.plan_laws import violations
 from planner.plan.task import Task

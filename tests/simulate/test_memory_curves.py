@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.costs.cost import Cost
+from planner.costs.cost_lines import Cost
 from planner.plan.plan_file import TaskPlacement
 from planner.plan.schedules import schedule_slots
 from planner.plan.tasks.expand import expand

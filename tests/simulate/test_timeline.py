@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given
 
-from planner.costs.cost import Cost
+from planner.costs.cost_lines import Cost
 from planner.plan.mesh.identical_groups import representative_ranks
 from planner.simulate import TaskEvent, Timeline, simulate
 from planner.simulate.timeline import busy_seconds

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.costs.cost import Cost
+from planner.costs.cost_lines import Cost
 from planner.errors import InputError
 from planner.plan.mesh.identical_groups import identical_groups
 from planner.plan.tasks.expand import expand

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.costs.cost import Cost
+from planner.costs.cost_lines import Cost
 from planner.plan.mesh.identical_groups import NO_IDENTICAL_GROUPS, identical_groups
 from planner.plan.tasks.expand import expand
 from planner.simulate import TaskEvent, Timeline, TracedStep, build_trace, simulate, simulate_memory

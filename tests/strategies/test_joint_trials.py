@@ -11,7 +11,7 @@ from planner.costs import pricing_of
 from planner.layouts import layouts_of, screen
 from planner.plan.tasks.expand import expand
 from planner.scoring import TriedPlan, score
-from planner.scoring.least_peaks import least_peaks
+from planner.scoring.tried_plan import least_peaks
 from planner.specs.inputs import JobOptions, load_job
 from planner.strategies.modality.joint_candidates import JointSpace, joint_candidates
 from planner.strategies.modality.joint_changes import neighbours

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from planner import files, pipeline
+from planner.costs.memory.allowed_memory import oom_chance
 from planner.costs.memory.footprint import footprint
-from planner.costs.memory.oom_chance import oom_chance
 from planner.errors import Infeasible, InputError
 from planner.layouts.launchable_layouts import layouts_of
 from planner.layouts.layout_fields import RECOMPUTE, SEARCHED_FIELDS, columns_for, layout_of

@@ -4,14 +4,15 @@ Shapes follow Megatron's sharding (arXiv 1909.08053, 2205.05198): heads and the 
 norms and residuals over tp as well under sequence parallelism. Experts (arXiv 2504.14960) have a mesh of their own.
 """
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
 from planner.costs.layout_columns import LayoutColumns, Number
-from planner.specs.layers import Module
+from planner.specs.layers import Module, layer_kinds
 from planner.specs.layers.blocks import Block as Name
 from planner.specs.layers.blocks import LayerKind, block_entry, kind_blocks, only_reads
 from planner.specs.layers.head_widths import head_dim, kv_heads
@@ -88,6 +89,13 @@ class LayerWork:
         return HALF_BYTES * up.count * up.m * (up.n + down.k)
 
 
+def kinds_and_windows(module: Module) -> Iterator[tuple[LayerKind, int | None, float]]:
+    """The kinds of layers of a module, each with its window of attention and its share of all layers."""
+    kinds = Counter((kind, module.window_of(index)) for index, kind in enumerate(layer_kinds(module)))
+    for (kind, window), count in sorted(kinds.items(), key=str):
+        yield kind, window, count / module.layers
+
+
 class BlockWork(NamedTuple):
     """Work of one block of a layer, without its norm and residual."""
 
@@ -117,7 +125,7 @@ def layer_work(module: Module, kind: LayerKind, at: LayoutColumns, window: int |
 
 
 def frozen_block(block: BlockWork) -> BlockWork:
-    """The same work with weights that have no gradients."""
+    """The work of a block whose weights have no gradients."""
     return block._replace(matmuls=tuple(replace(product, trained=False) for product in block.matmuls))
 
 

@@ -1,23 +1,20 @@
 """Memory: bytes by kind, what a rank may hold, how likely it runs out, and how many tokens that leaves."""
 
-from planner.costs.memory.allowed_memory import allowed_bytes, device_accounting
+from planner.costs.memory.allowed_memory import FRAGMENTED, allowed_bytes, device_accounting, oom_chance
 from planner.costs.memory.footprint import (
     Footprint,
     candidate_stages,
     footprint,
     fullest_stage,
-    larger_footprint,
     layer_token_bytes,
     layers_on_stage,
 )
 from planner.costs.memory.model_states import layers_before
 from planner.costs.memory.offload import STEPS as OFFLOAD_STEPS
 from planner.costs.memory.offload import Offloading
-from planner.costs.memory.oom_chance import FRAGMENTED, oom_chance
-from planner.costs.memory.pipeline_in_flight import in_flight
-from planner.costs.memory.resident_memory import resident_footprint
+from planner.costs.memory.pipeline_activations import in_flight
 from planner.costs.memory.stage_bytes import StageBytes, stages_bytes
-from planner.costs.memory.token_caps import ActivationBytes
+from planner.costs.memory.token_caps import ActivationBytes, resident_footprint
 
 __all__ = [
     "FRAGMENTED",
@@ -32,7 +29,6 @@ __all__ = [
     "footprint",
     "fullest_stage",
     "in_flight",
-    "larger_footprint",
     "layer_token_bytes",
     "layers_before",
     "layers_on_stage",

@@ -35,8 +35,7 @@ def communicator_bytes(module: Module, at: LayoutColumns) -> Number:
     total = buffer_bytes(at.ranks)
     if module.routed_experts is None:
         return total
-    kinds = (at.dispatch,) if isinstance(at.dispatch, str) else at.dispatch
-    return np.min([total + expert_buffers(replace(at, dispatch=kind)) for kind in kinds], axis=0)
+    return np.min([total + expert_buffers(replace(at, dispatch=kind)) for kind in at.dispatches], axis=0)
 
 
 def expert_buffers(at: LayoutColumns) -> Number:

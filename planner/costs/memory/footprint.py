@@ -11,8 +11,7 @@ from planner.costs.layout_columns import NUMERIC_FIELDS, LayoutColumns, Number
 from planner.costs.memory.activations import element_shares, input_bytes, layer_activations
 from planner.costs.memory.communicators import communicator_bytes
 from planner.costs.memory.model_states import gathered_bytes, stage_layers, update_bytes, zero_state_bytes
-from planner.costs.memory.offloadable_bytes import offloadable_bytes
-from planner.costs.memory.pipeline_in_flight import in_flight
+from planner.costs.memory.pipeline_activations import in_flight, offloadable_bytes
 from planner.specs.framework.memory_coefficients import MemoryCoefficients
 from planner.specs.layers import Module, kind_counts
 from planner.specs.layers.blocks import LayerKind, only_reads

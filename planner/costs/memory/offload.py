@@ -54,7 +54,7 @@ class Offloading:
         return self.held_layer_bytes(ratio) + self.head_bytes
 
     def held_layer_bytes(self, ratio: float) -> float:
-        """Those of them that layers hold."""
+        """Bytes per token that layers hold on the device."""
         return resident_layers(self.layers, ratio) * self.layer_bytes + ratio * self.ends_beyond
 
     def kept_share(self, ratio: float) -> float:

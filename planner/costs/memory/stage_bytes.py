@@ -4,7 +4,7 @@ The footprint of a stage (costs/memory/footprint.py) is that of its states, whic
 common, and that of its activations, which those with the same shards and micro-batch have in common. Both are evaluated
 once for each that is distinct. Between no layer and all, what a stage keeps falls in a straight line with the layers
 that it recomputes in full; from the first one on, backward holds one of them whole. What is offloaded to the host of
-what is between the first layer of a chunk and its last falls with it (costs/memory/offloadable_bytes.py). Moments of
+what is between the first layer of a chunk and its last falls with it (costs/memory/pipeline_activations.py). Moments of
 the optimizer in host memory are missing throughout.
 
 A stage with the same layers as one in front of it holds no more: it has no more micro-batches in flight, and neither
@@ -28,8 +28,7 @@ from planner.costs.memory.footprint import (
     token_bytes,
 )
 from planner.costs.memory.model_states import moment_bytes, stage_layers
-from planner.costs.memory.offloadable_bytes import fewest_recomputed, offloadable_bytes
-from planner.costs.memory.pipeline_in_flight import most_in_flight
+from planner.costs.memory.pipeline_activations import fewest_recomputed, most_in_flight, offloadable_bytes
 from planner.specs.base import with_fields
 from planner.specs.framework.memory_coefficients import MemoryCoefficients
 from planner.specs.layers import Module, kind_counts
@@ -110,13 +109,13 @@ class StageBytes(NamedTuple):
         return np.maximum(0.0, beyond / (1.0 + fragmentation) / np.maximum(self.moments, 1e-9))
 
     def with_moments_offloaded(self, share: Floats) -> "StageBytes":
-        """The same with these shares of the optimizer's moments in host memory."""
+        """The bytes of these stages with these shares of the optimizer's moments in host memory."""
         stay = 1.0 - share
         states, update = (each - share * self.moments for each in (self.states, self.update))
         return self._replace(states=states, update=update, moments=stay * self.moments)
 
     def among(self, chosen: NDArray[np.bool_]) -> "StageBytes":
-        """The same of some of the layouts, which are counted anew. `chosen`: (layouts,) of all."""
+        """The bytes of some of the layouts, which are counted anew. `chosen`: (layouts,) of all."""
         here, places = chosen[self.layouts], np.cumsum(chosen) - 1
         return StageBytes(places[self.layouts[here]], *(part[here] for part in self[1:]))
 

@@ -47,9 +47,8 @@ def expert_seconds(module: Module, kind: LayerKind, at: LayoutColumns, machine: 
     """
     if module.routed_experts is None or "experts" not in kind_blocks(kind):
         return 0.0, 0.0
-    kinds = (at.dispatch,) if isinstance(at.dispatch, str) else at.dispatch
     exposed = machine.timing.ep_exposed * (machine.timing.overlapped if "ep" in at.overlap else 1.0)
-    once = best_dispatch(module, at, machine, kinds).seconds * exposed
+    once = best_dispatch(module, at, machine, at.dispatches).seconds * exposed
     return once, once
 
 

@@ -101,7 +101,7 @@ def layer_group_dims(at: LayoutColumns, experts: bool) -> frozenset[str]:
 
 
 def expert_group_dims(at: LayoutColumns) -> frozenset[str]:
-    """The same of ranks of a stage: none where these are neighbours."""
+    """The dims whose sizes say how far apart the experts' ranks are: none where ranks of a stage are neighbours."""
     return frozenset() if pp_is_slowest(at) else faster_dims(at, "pp") | {"pp"}
 
 

@@ -9,8 +9,8 @@ from planner.costs.memory.model_states import (
     rank_embedding_head,
     trained_expert_parameters,
 )
-from planner.costs.network.expert_exchange import ExpertGroups
 from planner.costs.network.layer_traffic import LayerGroups
+from planner.costs.network.pass_exchange import ExpertGroups
 from planner.costs.network.replica_exchange import ReplicatedParameters
 from planner.costs.network_model import CommGroup, group_of_ranks, strided_group
 from planner.plan.mesh.rank_mesh import distinct_blocks, expert_groups_over, mesh_blocks, stage_ranks_of, stage_size
@@ -120,7 +120,9 @@ def farthest_block(ranks: Ranks, layout: Layout, dims: tuple[str, ...], cluster:
 def cached_farthest_block(
     ranks: Ranks, stage: Ranks, mesh: tuple[tuple[str, int], ...], dims: tuple[str, ...], cluster: Cluster
 ) -> CommGroup:
-    """The same, cached: all chunks and micro-batches of a stage ask for it."""
+    """The farthest group of these ranks of a stage along these dims of a mesh, cached: all chunks and micro-batches ask
+    for it.
+    """
     groups = mesh_blocks(stage, dict(mesh), dims)
     return farthest_group(distinct_blocks(groups, ranks), cluster)
 

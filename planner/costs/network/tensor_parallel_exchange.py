@@ -7,8 +7,7 @@ Matrices that tp does not divide are replicated, and need no communication.
 
 from dataclasses import dataclass
 
-from planner.costs.cost import Cost, total_cost
-from planner.costs.cost_lines import CostLine
+from planner.costs.cost_lines import Cost, CostLine, total_cost
 from planner.costs.layer_pass import LayerPass
 from planner.costs.memory.model_states import replicated_parameters
 from planner.costs.network_model import CommGroup, NetworkModel

@@ -1,6 +1,5 @@
 """The closed form of a static step: seconds of stages, pipeline and replicas, for columns of layouts."""
 
-from planner.costs.step.fed_step import FeedingEncoder, fed_step_seconds
 from planner.costs.step.few_micro_batches import few_micro_batches_seconds
 from planner.costs.step.least_step import (
     StepItems,
@@ -11,7 +10,7 @@ from planner.costs.step.least_step import (
     least_step_seconds,
 )
 from planner.costs.step.stage_seconds import item_seconds, one_rank
-from planner.costs.step.static_step import StepSeconds, static_step_seconds
+from planner.costs.step.static_step import FeedingEncoder, StepSeconds, fed_step_seconds, static_step_seconds
 from planner.costs.step.unequal_turns import SequenceSizes
 
 __all__ = [

@@ -1,4 +1,9 @@
-"""Whether experts compute for longer than their tokens travel (R of MegaScale-MoE, arXiv 2505.11432)."""
+"""What experts do to a step: whether they compute for longer than their tokens travel, and how unsure their load is.
+
+The ratio of both times is R of MegaScale-MoE (arXiv 2505.11432).
+"""
+
+from dataclasses import replace
 
 import numpy as np
 
@@ -7,6 +12,7 @@ from planner.costs.layout_columns import LayoutColumns, Number
 from planner.costs.machine_model import MachineModel
 from planner.costs.network.expert_dispatch import best_dispatch
 from planner.costs.network.mesh_groups import group_on_stage
+from planner.costs.step.stage_seconds import mean_layer_seconds
 from planner.specs.layers import Module, layer_kinds
 from planner.specs.layers.blocks import kind_blocks
 from planner.units import GB
@@ -19,13 +25,12 @@ def expert_ratio(module: Module, at: LayoutColumns, machine: MachineModel) -> Nu
     kind = next(each for each in layer_kinds(module) if "experts" in kind_blocks(each))
     products = (each for each in routed_work(module, kind, at, machine.timing).matmuls if each.grouped)
     computed = sum(machine.matmul(product, at.dtype) for product in products)
-    kinds = (at.dispatch,) if isinstance(at.dispatch, str) else at.dispatch
-    moved = np.asarray(best_dispatch(module, at, machine, kinds).seconds)
+    moved = np.asarray(best_dispatch(module, at, machine, at.dispatches).seconds)
     return np.where(moved > 0, computed / np.where(moved > 0, moved, 1.0), np.inf)
 
 
 def published_ratio(module: Module, at: LayoutColumns, machine: MachineModel) -> Number:
-    """The same from widths and data sheets alone: 1.5·h_ffn·(bandwidth/peak)·n/(n − 1) for gated experts in bf16.
+    """R from widths and data sheets alone: 1.5·h_ffn·(bandwidth/peak)·n/(n − 1) for gated experts in bf16.
 
     However many experts there are, however many a token has, and however wide it is. The bandwidth is one rank's own,
     of the level that joins the n ranks of ep.
@@ -45,3 +50,15 @@ def width_ratio(
     far = np.asarray(ranks) > 1
     share = np.where(far, ranks / np.where(far, ranks - 1.0, 1.0), np.inf)
     return matrices / element * ffn * (bandwidth / peak) * share
+
+
+def load_spread(module: Module, at: LayoutColumns, machine: MachineModel) -> Number:
+    """How much longer a layer takes in the mean, over its seconds, where the fullest rank's load is at the upper end of
+    its 80 % interval. 0 without experts, or with counts of an even load.
+    """
+    if module.routed_experts is None:
+        return 0.0
+    expected, upper = (
+        mean_layer_seconds(module, replace(at, load_spreads=spreads), machine).seconds for spreads in (0.0, 1.0)
+    )
+    return upper / expected - 1.0

@@ -79,7 +79,7 @@ def weight_shares(
 def distinct_weight_shares(
     at: LayoutColumns, module: Module, sizes: SequenceSizes, machine: MachineModel
 ) -> tuple[Number, Number]:
-    """The same of layouts that all differ in them."""
+    """Shares and seconds of weight gradients of layouts that all differ in their shards."""
     device, one = machine.without_launches, replace(at, micro_batch=1.0, full_recompute=0.0, alike={})
     each = [replace(one, seq=tokens) for tokens in (NO_TOKENS, *sizes)]
     weights = [

@@ -85,8 +85,9 @@ def gathered_seconds(
 def unequal_turns(
     module: Module, at: LayoutColumns, sizes: SequenceSizes, machine: MachineModel, exactly: bool
 ) -> GatheredSeconds:
-    """The same of unequal micro-batches: without a pipeline of all collectives, of 1F1B of those of the smallest stage
-    that come between one micro-batch and the next; with chunks, or split backwards, of none.
+    """Seconds of ZeRO-3's collectives in turn with unequal micro-batches: without a pipeline of all collectives, of
+    1F1B of those of the smallest stage that come between one micro-batch and the next; with chunks, or split backwards,
+    of none.
     """
     staged, plain = np.asarray(at.pp) > 1, (np.asarray(at.vpp) == 1) & (at.schedule == "1f1b")
     whole, chunk = (
@@ -165,7 +166,9 @@ def behind_first_rank(module: Module, at: LayoutColumns, equal: bool, machine: M
 
 
 def behind_any_rank(module: Module, at: LayoutColumns, equal: bool, machine: MachineModel) -> Number:
-    """The same of any rank with one chunk: of no fewer layers than the smallest has, and nothing outside them."""
+    """Seconds behind the last backward of any rank with one chunk: of no fewer layers than the smallest has, and
+    nothing outside them.
+    """
     layers = np.maximum(1.0, np.floor(module.layers / at.pp))
     found = on_distinct(at, exchange_fields(at), lambda some: chunk_exchange(module, some, machine))
     return once_seconds(module, at, equal, machine, found, layers) + chunk_update_seconds(module, at, machine)

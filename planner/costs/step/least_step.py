@@ -126,7 +126,7 @@ def least_busy_seconds(module: Module, at: LayoutColumns, machine: MachineModel,
 
 
 def least_first_stage_seconds(module: Module, at: LayoutColumns, machine: MachineModel) -> Number:
-    """The same of the mean rank of the first stage."""
+    """Seconds in which the mean rank of the first stage computes at least, (layouts,)."""
     pause = machine.timing.micro_batch_ms * MS
     layers = on_distinct(at, CHUNK_FIELDS, partial(rank_layers, module, 0))
     share = np.minimum(1.0, layers.recomputed(at) / np.maximum(1.0, layers.on_first))
@@ -177,13 +177,8 @@ def least_layer_seconds(module: Module, at: LayoutColumns, machine: MachineModel
     """Seconds of one layer in the mean of all. Where attention has windows, without the exchange of cp around a ring:
     how much these hide of it is simulated for one length.
     """
-    found = mean_layer_seconds(module, at, machine)
-    if all(module.window_of(layer) is None for layer in range(module.layers)):
-        return found
-    forward, backward = (
-        replace(each, cp=np.where(at.ring > 1, 0.0, each.cp)) for each in (found.forward, found.backward)
-    )
-    return MicroBatchSeconds(forward, backward)
+    windowed = any(module.window_of(layer) is not None for layer in range(module.layers))
+    return (linear_layer_seconds if windowed else mean_layer_seconds)(module, at, machine)
 
 
 def rank_layers(module: Module, back: int, at: LayoutColumns) -> RankLayers:

@@ -1,6 +1,5 @@
 """Seconds of one micro-batch on one pipeline stage, forward and backward, by cause."""
 
-from collections import Counter
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple
@@ -8,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from planner.costs.compute.expert_load import routed_work
-from planner.costs.compute.layer_work import LayerWork, head_work
+from planner.costs.compute.layer_work import LayerWork, head_work, kinds_and_windows
 from planner.costs.cost_lines import smooth_max
 from planner.costs.distinct_columns import LAYER_FIELDS, on_distinct
 from planner.costs.layout_columns import NON_NUMERIC_FIELDS, LayoutColumns, Number
@@ -16,7 +15,7 @@ from planner.costs.machine_model import MachineModel
 from planner.costs.memory.model_states import first_stage_layers, layers_by_rank
 from planner.costs.network.layer_traffic import layer_traffic
 from planner.costs.network.mesh_groups import group_fields, layer_group_dims
-from planner.specs.layers import Module, kind_counts, layer_kinds
+from planner.specs.layers import Module, kind_counts
 from planner.specs.layers.blocks import LayerKind
 from planner.units import MS
 
@@ -91,18 +90,17 @@ def mean_layer_seconds(
 
 
 def distinct_layer_passes(at: LayoutColumns, module: Module, machine: MachineModel, by_cause: bool) -> LayerPasses:
-    """Passes of one layer of layouts that all differ in them, by cause or all under one."""
+    """Passes of one layer of layouts that all differ in its fields, by cause or all under one."""
     found = mean_layer_passes(module, at, machine)
     return found if by_cause else LayerPasses(*(each.together for each in found))
 
 
 def mean_layer_passes(module: Module, at: LayoutColumns, machine: MachineModel) -> LayerPasses:
     """Passes of one layer in the mean of all: kinds and windows alternate over the stages."""
-    kinds = Counter((kind, module.window_of(index)) for index, kind in enumerate(layer_kinds(module)))
     total = LayerPasses(PassSeconds(), PassSeconds(), PassSeconds())
-    for (kind, window), count in sorted(kinds.items(), key=str):
+    for kind, window, share in kinds_and_windows(module):
         own = layer_passes(module, kind, window, at, machine)
-        total = LayerPasses(*(one + other * (count / module.layers) for one, other in zip(total, own, strict=True)))
+        total = LayerPasses(*(one + other * share for one, other in zip(total, own, strict=True)))
     return total
 
 
@@ -292,7 +290,7 @@ def fullest_and_last(layers: int, at: LayoutColumns) -> tuple[Number, Number]:
 
 
 def larger_pass(one: PassSeconds, other: PassSeconds) -> PassSeconds:
-    """Element by element."""
+    """The longer of two passes, element by element."""
     which = one.seconds >= other.seconds
     parts = ((getattr(one, name), getattr(other, name)) for name in ("compute", "tp", "cp", "ep"))
     return PassSeconds(*(np.where(which, *pair) if any(map(np.ndim, pair)) or any(pair) else 0.0 for pair in parts))

@@ -124,7 +124,7 @@ def pass_shares(
 
 
 def distinct_pass_shares(at: LayoutColumns, module: Module, sizes: SequenceSizes, machine: MachineModel) -> PassShares:
-    """The same of layouts that all differ in them."""
+    """Shares of passes of layouts that all differ in their shards."""
     at = replace(at, micro_batch=1.0, alike={})
     none, device = replace(at, seq=NO_TOKENS), machine.without_launches
     constants, idle = (linear_layer_seconds(module, none, each) for each in (machine, device))
@@ -152,6 +152,6 @@ def linear_layer_seconds(module: Module, at: LayoutColumns, machine: MachineMode
 
 
 def is_linear(module: Module) -> bool:
-    """Whether passes are so: no windows, no experts whose load is uneven, nothing read."""
+    """Whether passes are linear in tokens and token pairs: no windows, no experts of uneven load, nothing read."""
     plain = module.routed_experts is None and not module.cross_attention_width
     return plain and all(module.window_of(layer) is None for layer in range(module.layers))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from planner.costs.compute.expert_load import NORMAL_80, expert_load
 from planner.costs.layout_columns import LayoutColumns
-from planner.costs.step.load_spread import load_spread
+from planner.costs.step.expert_ratio import load_spread
 from planner.costs.step.stage_seconds import mean_layer_seconds
 from planner.errors import InputError
 from planner.specs.base import with_fields

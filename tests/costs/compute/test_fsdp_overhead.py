@@ -2,7 +2,7 @@
 
 import pytest
 
-from planner.costs.compute.fsdp_overhead import fsdp_line, resharding
+from planner.costs.compute.fit_lines import fsdp_line, resharding
 from planner.costs.cost_lines import CostLine
 from planner.costs.pricing import pricing_of
 from planner.plan.plan_file import Layout

@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 
 from planner import files, pipeline
-from planner.costs.compute.recompute_fits import unmeasured_recompute
+from planner.costs.compute.fit_lines import unmeasured_recompute
 from planner.costs.memory.token_caps import ActivationBytes, token_cap
 from planner.costs.pricing import pricing_of
 from planner.errors import InputError

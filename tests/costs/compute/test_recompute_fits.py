@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.costs.compute.assumed_rates import ASSUMED_RATES
-from planner.costs.compute.recompute_fits import costs_with_recompute, unmeasured_recompute
+from planner.costs.compute.fit_lines import costs_with_recompute, unmeasured_recompute
 from planner.costs.layer_pass import LayerPass, recompute_counts
 from planner.costs.memory.token_caps import ActivationBytes, token_cap
-from planner.costs.overlap_switches import with_overlap
+from planner.costs.price_table import with_overlap
 from planner.costs.pricing import Pricing, pricing_of
 from planner.layouts.layout_problem import layout_problem
 from planner.plan.legal.plan_laws import violations

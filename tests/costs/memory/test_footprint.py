@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.costs.layout_columns import LayoutColumns, stack_columns
+from planner.costs.memory.allowed_memory import oom_chance
 from planner.costs.memory.footprint import Footprint, footprint, fullest_stage
 from planner.costs.memory.model_states import zero_state_bytes
-from planner.costs.memory.oom_chance import oom_chance
 from planner.specs.base import with_fields
 from planner.specs.framework.memory_coefficients import MemoryCoefficients
 from planner.specs.layers import Decoder

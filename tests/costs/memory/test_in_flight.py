@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from planner.costs.layout_columns import LayoutColumns, stack_columns
-from planner.costs.memory.pipeline_in_flight import in_flight
+from planner.costs.memory.pipeline_activations import in_flight
 
 
 def setup(pp, batches, vpp=1, schedule="1f1b"):

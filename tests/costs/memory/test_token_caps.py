@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from planner.costs.compute.assumed_rates import ASSUMED_RATES
 from planner.costs.layout_columns import PipelineBatch, columns_of
-from planner.costs.memory.allowed_memory import allowed_bytes, device_accounting
+from planner.costs.memory.allowed_memory import allowed_bytes, device_accounting, oom_chance
 from planner.costs.memory.footprint import footprint
-from planner.costs.memory.oom_chance import oom_chance
 from planner.costs.memory.token_caps import ActivationBytes, BytesOf, activation_bytes_left, idle_footprint, token_cap
 from planner.costs.pricing import Pricing
 from planner.plan.plan_file import Layout, Prices

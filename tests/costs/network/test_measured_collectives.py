@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.costs.compute.assumed_rates import ASSUMED_RATES
-from planner.costs.cost import Cost
+from planner.costs.cost_lines import Cost
 from planner.costs.network_model import group_of_ranks, network_of
 from planner.specs.base import with_fields
 from planner.specs.hardware.cluster import Cluster, Level, RankKind

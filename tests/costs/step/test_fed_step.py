@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 
 from planner.costs import LayoutColumns
-from planner.costs.step.fed_step import FeedingEncoder, encoder_passes, fed_step_seconds
-from planner.costs.step.static_step import static_step_seconds
+from planner.costs.step.static_step import FeedingEncoder, encoder_passes, fed_step_seconds, static_step_seconds
 from planner.plan.gradient_flow import TRAINED, GradientFlow
 from planner.plan.mesh.rank_mesh import stage_ranks
 from planner.plan.plan_file import Layout

@@ -113,7 +113,7 @@ def test_more_replicas_share_the_work():
 
 
 def test_ideal_ranks_take_the_flops_over_the_peak():
-    from planner.published.source_flops import step_flops
+    from planner.published.measured_figures import step_flops
 
     setup = LayoutColumns(ranks=1, seq=2048, batch=4)
     timing = TimingCoefficients(gradient_bytes=1e-6)

@@ -3,7 +3,7 @@
 from itertools import product
 from random import Random
 
-from planner.costs.cost import NO_COST, Cost
+from planner.costs.cost_lines import NO_COST, Cost
 from planner.plan.plan_file import Group, Layout, Plan, Step
 from planner.plan.schedules import Slot
 from planner.plan.tasks.expand import expand

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.costs.layout_columns import LayoutColumns
-from planner.costs.memory.pipeline_in_flight import interleaved_in_flight
+from planner.costs.memory.pipeline_activations import interleaved_in_flight
 from planner.plan.legal.order_laws import slot_laws
 from planner.plan.schedules import SCHEDULES, schedule_slots
 from planner.plan.schedules.zero_bubble import KEPT_FOR_WEIGHTS

@@ -4,9 +4,9 @@ from itertools import product
 
 import pytest
 
-from planner.costs.cost import NO_COST, Cost
+from planner.costs.cost_lines import NO_COST, Cost
 from planner.costs.layout_columns import LayoutColumns
-from planner.costs.memory.pipeline_in_flight import in_flight
+from planner.costs.memory.pipeline_activations import in_flight
 from planner.errors import InputError
 from planner.plan.legal.plan_laws import violations
 from planner.plan.plan_file import Group, Layout, Plan, Step
@@ -66,7 +66,7 @@ def test_one_chunk_takes_as_long_as_1f1b(pp, micro_batches):
 
 @pytest.mark.parametrize(("pp", "micro_batches", "vpp"), [s for s in SHAPES if s[1] >= 2 * s[0]])
 def test_as_many_micro_batches_in_flight_as_memory_counts(pp, micro_batches, vpp):
-    """The simulator's curve of activations peaks, on each rank, where costs/memory/pipeline_in_flight.py says."""
+    """The simulator's curve of activations peaks, on each rank, where costs/memory/pipeline_activations.py says."""
     order = "1f1b" if vpp == 1 else "interleaved"
     tasks = expand(chunked_plan(pp, micro_batches, vpp, order))
     timeline = simulate(tasks, passes(1.0 / vpp, 2.0 / vpp), pp)

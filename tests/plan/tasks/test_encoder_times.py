@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from planner.costs.cost import Cost
+from planner.costs.cost_lines import Cost
 from planner.plan.legal.plan_laws import violations
 from planner.plan.plan_file import Edge, Group, Layout, Plan, Step, TaskPlacement
 from planner.plan.tasks.expand import expand

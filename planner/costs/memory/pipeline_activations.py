@@ -1,4 +1,8 @@
-"""Bytes of a pipeline rank's activations that can go to host memory, however many of its layers are recomputed in full.
+"""Activations that a pipeline rank keeps at once: of how many micro-batches, and which of them can go to host memory.
+
+Micro-batches in flight with 1F1B: as many as there are stages from this one on. Interleaved: 1 + (pp − 1)/(pp·vpp)
+times as many on the first (Korthikanti et al., arXiv 2205.05198, §4.2.3). Zero bubble's H1: pp on every stage, since
+weight gradients wait for the bubble; H2: 2·pp − 1 (Qi et al., arXiv 2401.10241, §2).
 
 Each chunk of layers keeps those of its first layer and its last, as there is no compute left that would overlap their
 copies. Layers are recomputed chunk by chunk from the first on (layouts/recomputed_layers.py), so that the last layer of
@@ -13,9 +17,32 @@ which falls in n in three straight pieces.
 
 import numpy as np
 
-from planner.costs.layout_columns import Number
+from planner.costs.layout_columns import LayoutColumns, Number
 
 ALL_BUT_NOTHING = 1e-9  # least share that stays, least bytes between ends: what is divided by is not 0
+
+
+def in_flight(at: LayoutColumns, stage: Number) -> Number:
+    """Micro-batches in flight over all layers of the stage; a fraction where one counts for some chunks only. Stages
+    count from 0.
+    """
+    return np.minimum(at.micro_batches, most_in_flight(at, stage))
+
+
+def most_in_flight(at: LayoutColumns, stage: Number) -> Number:
+    """Micro-batches in flight with any number of them in a step: of no stage more than of one in front of it."""
+    if at.schedule == "gpipe":
+        return np.inf + 0.0 * stage
+    if at.schedule == "zb_h1":
+        return at.pp + 0.0 * stage
+    if at.schedule == "zb_h2":
+        return 2 * at.pp - 1 + 0.0 * stage
+    return np.where(np.asarray(at.vpp) > 1, interleaved_in_flight(at, stage), at.pp - stage)
+
+
+def interleaved_in_flight(at: LayoutColumns, stage: Number) -> Number:
+    """Two chunks of warm-up for each later stage, all of its other chunks for pp micro-batches, and one."""
+    return (2 * (at.pp - stage - 1) + (at.vpp - 1) * at.pp + 1) / at.vpp
 
 
 def offloadable_bytes(kept: Number, least_kept: Number, layers: Number, chunks: Number, recomputed: Number) -> Number:

@@ -1,32 +1,87 @@
-"""The largest share of activations that can be offloaded so that its copies hide behind compute, for a million layouts.
+"""What recomputing parts takes in a layer and frees there, and how much can be offloaded: for any number of layouts.
 
-The rule is that of costs/memory/offload.py, for every layout of a space at once: a layer's shortest item computes for
-T(s)/s a token in the faster pass, and its activations take A/B a token to the host. Here A is that of the kind of layer
-that keeps most, so that no chunk's mean hides less.
+The largest share of activations that can be offloaded so that its copies hide behind compute follows the rule of
+costs/memory/offload.py: the shortest item computes for T(s)/s a token in the faster pass, and its activations take
+A/B a token to the host. Here A is that of the kind of layer that keeps most, so that no chunk's mean hides less.
 """
 
-from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from planner.costs.compute.expert_load import routed_work
-from planner.costs.compute.layer_work import layer_work
+from planner.costs.compute.layer_work import kinds_and_windows, layer_work
 from planner.costs.distinct_columns import LAYER_FIELDS, on_distinct
-from planner.costs.layout_columns import LayoutColumns, Number
+from planner.costs.layout_columns import LayoutColumns, Number, recompute_columns
 from planner.costs.machine_model import MachineModel
 from planner.costs.memory.footprint import token_bytes
 from planner.costs.memory.offload import STEPS
 from planner.costs.network.expert_dispatch import expert_seconds
 from planner.costs.network.layer_traffic import LayerGroups, tensor_seconds
 from planner.costs.network_model import strided_group
-from planner.specs.layers import Module, kind_counts, layer_kinds
+from planner.costs.step.stage_seconds import mean_layer_passes
+from planner.specs.framework.memory_coefficients import MemoryCoefficients
+from planner.specs.layers import Module, kind_counts
 from planner.specs.layers.blocks import LayerKind
+from planner.specs.parallelism import Recompute
 from planner.units import GB
 
 MANY_TOKENS = float(2**20)  # tokens of an item, the second point of a straight line
 ROUNDING = 1e-9  # relative: the same rule in another order of its sums
+
+
+class FreedBytes(NamedTuple):
+    """What layers do not keep of one micro-batch, (layouts,) each."""
+
+    share: Number  # of their activations, over all layers
+    most: Number  # the same of the kind of layer of which it is most
+    held: Number  # bytes per token that backward holds of a layer that it recomputes, at most
+
+
+def freed_bytes(module: Module, how: Recompute, at: LayoutColumns, accounting: MemoryCoefficients) -> FreedBytes:
+    """What layers free that recompute this."""
+    full, parts = recompute_columns(how)
+
+    def freed(some: LayoutColumns) -> FreedBytes:
+        kept: Number = 0.0
+        everything: Number = 0.0
+        most: Number = 0.0
+        held: Number = 0.0
+        for kind, count in kind_counts(module).items():
+            one = token_bytes(module, kind, some, accounting)
+            own = one.input_only if full else one.with_recompute
+            kept, everything = kept + count * own, everything + count * one.without_recompute
+            less = one.without_recompute - own
+            most = np.maximum(most, less / one.without_recompute)
+            held = np.maximum(held, less + np.where(less > 0.0, one.gathered_input, 0.0))
+        return FreedBytes(1.0 - kept / everything, most, held)
+
+    return on_distinct(replace(at, recomputed_parts=parts), LAYER_FIELDS, freed)
+
+
+def recompute_seconds_by(
+    module: Module, hows: Sequence[Recompute], at: LayoutColumns, machine: MachineModel
+) -> list[Number]:
+    """Seconds in which a layer's backward recomputes each of these, in the mean of all layers, (layouts,) each. A set
+    takes at least as long as its parts do one by one, and longer only where the host's launches hide some of them.
+    """
+    named = sorted({part for how in hows for part in recompute_columns(how)[1]})
+
+    def seconds(some: LayoutColumns) -> tuple[Number, ...]:
+        each = [mean_layer_passes(module, replace(some, recomputed_parts=frozenset({part})), machine) for part in named]
+        forward = mean_layer_passes(module, replace(some, recomputed_parts=frozenset()), machine).forward.seconds
+        return (*(np.maximum(0.0, one.partial.seconds - one.backward.seconds) for one in each), forward)
+
+    *by_part, forward = on_distinct(at, LAYER_FIELDS, seconds)
+    taken = dict(zip(named, by_part, strict=True))
+    none = np.zeros_like(forward)
+    full = [recompute_columns(how)[0] for how in hows]
+    return [
+        forward if whole else sum((taken[part] for part in recompute_columns(how)[1]), none)
+        for how, whole in zip(hows, full, strict=True)
+    ]
 
 
 class LargestOffload(NamedTuple):
@@ -48,11 +103,10 @@ def largest_offload(module: Module, at: LayoutColumns, machine: MachineModel, si
 
 
 def largest_of_layers(at: LayoutColumns, module: Module, machine: MachineModel, size: int) -> LargestOffload:
-    """The same of layers, wherever they are, of layouts that all differ in them."""
+    """The largest shares in layers, wherever they are, of layouts that all differ in what layers depend on."""
     one = replace(at, cp=1.0, ulysses=1.0, micro_batch=1.0)
-    dispatches = (at.dispatch,) if isinstance(at.dispatch, str) else at.dispatch
     seconds: Number = 0.0
-    for dispatch in dispatches:  # of several, the one that hides most
+    for dispatch in at.dispatches:  # of several, the one that hides most
         alike = replace(one, dispatch=dispatch)
         passes = [layer_token_seconds(module, alike, machine, size, forward) for forward in (True, False)]
         seconds = np.maximum(seconds, np.minimum(*passes))
@@ -69,9 +123,8 @@ def layer_token_seconds(module: Module, at: LayoutColumns, machine: MachineModel
     """Seconds of one pass over one layer for each token of an item, in the mean of all layers and without constants.
     Attention within windows does not count, as in `largest_ratio`.
     """
-    kinds = Counter((kind, module.window_of(index)) for index, kind in enumerate(layer_kinds(module)))
     seconds: Number = 0.0
-    for (kind, window), count in sorted(kinds.items(), key=str):
+    for kind, window, share in kinds_and_windows(module):
         some, none = (
             besides_attention(module, kind, replace(at, seq=tokens), machine, forward) for tokens in (MANY_TOKENS, 0.0)
         )
@@ -80,7 +133,7 @@ def layer_token_seconds(module: Module, at: LayoutColumns, machine: MachineModel
         if core is not None and window is None:
             attended = machine.attention_seconds(core, forward) - machine.attention_launch(core)
             own = own + attended / size
-        seconds = seconds + own * (count / module.layers)
+        seconds = seconds + own * share
     return seconds
 
 
