@@ -93,9 +93,7 @@ class Batch:
 
 
 class ReadingRows(NamedTuple):
-    """The part of a batch whose documents read something in cross attention. Of the batch, what layers without
-    self-attention need is restricted to it.
-    """
+    """The part of a batch whose documents read something in cross attention, for layers without self-attention."""
 
     rows: Tensor  # (rows) int64: which of this rank's local_tokens rows
     batch: Batch

@@ -39,14 +39,7 @@ class TrainingOptions:
 DEFAULT_TRAINING = TrainingOptions()
 
 
-def require_training_options(training: TrainingOptions) -> None:
-    """Raises InputError for the first option that is out of range."""
-    for valid, message, where, fix in option_checks(training):
-        if not valid:
-            raise InputError(message, where=where, fix=fix)
-
-
-def option_checks(training: TrainingOptions) -> Iterator[tuple[bool, str, str, str]]:
+def training_checks(training: TrainingOptions) -> Iterator[tuple[bool, str, str, str]]:
     """For each option, whether it is valid, and message, place and fix if not."""
     rate, clip, decay = training.learning_rate, training.clip, training.decay
     yield 0 <= rate < math.inf, f"invalid learning rate {rate}", "--learning-rate", "such as 1e-3"

@@ -29,9 +29,7 @@ def state_space_scan(scanned: ScanInputs, lengths: list[int], chunk: int) -> Ten
 
 
 def chunked_scan(scanned: ScanInputs, lengths: list[int], chunk: int) -> Tensor:
-    """The scan, with every document padded to whole chunks by steps of size zero, which leave a state as it is. The
-    result is `(tokens, groups, heads, channels)`.
-    """
+    """The scan `(tokens, groups, heads, channels)`, with documents padded to whole chunks by steps of size zero."""
     chunks = [-(-length // chunk) for length in lengths]
     rows = chunked_row_indices(lengths, chunks, chunk).to(scanned.values.device)
 
