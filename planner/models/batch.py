@@ -58,9 +58,7 @@ class Batch:
     # By layer, over the ranks that share its experts; layers not listed have all of them here.
     dispatchers: Mapping[int, TokenDispatcher] = field(default_factory=dict)
     weights: Tensor | None = None  # of each target in the loss, float64; None: all are 1
-    capacity_slices: tuple[
-        Tensor, ...
-    ] = ()  # row indices of the slices that each have their own expert capacity; (): one slice
+    capacity_slices: tuple[Tensor, ...] = ()  # rows of each slice with an expert capacity of its own; (): one slice
     auxiliary: AuxiliaryLosses = field(default_factory=AuxiliaryLosses)  # of its layers
 
     def readers(self) -> "ReadingRows | None":

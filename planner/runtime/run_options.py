@@ -84,9 +84,7 @@ class RunOptions:
     metrics: Path | None = None  # file to which a JSON line is appended after each step
     base: Path = Path()  # folder of the plan file, to which the path of its step folder is relative
     source: str = ""  # path of the plan file in error messages; empty: the plan's name
-    data: Path | None = (
-        None  # a folder of tokens or samples, whose sample i is item i (models/inputs/); None: synthetic items
-    )
+    data: Path | None = None  # a folder whose sample i is item i (models/inputs/); None: synthetic items
     weights: Path | None = None  # a Hugging Face checkpoint from which decoders start; None: random weights
     allow_different: tuple[str, ...] = ()  # in what the plan's model may differ from the config.json of `weights`
     save: Path | None = None  # folder of the checkpoint (runtime/checkpoint/); None: nothing is saved

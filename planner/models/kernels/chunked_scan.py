@@ -40,9 +40,7 @@ def chunked_scan(scanned: ScanInputs, lengths: list[int], chunk: int) -> Tensor:
 
     values, inputs, outputs, steps = map(in_chunk_rows, scanned[:4])
     weighted_values = values * steps[..., None]
-    log_decay = (steps * scanned.decays).cumsum(
-        1
-    )  # (chunks, chunk, groups, heads): log of the decay since the start of the chunk
+    log_decay = (steps * scanned.decays).cumsum(1)  # (chunks, chunk, groups, heads): log of decay since its start
     last = log_decay[:, -1]
     chunk_states = torch.einsum(
         "nmgs,nmgrd->ngrds", inputs, weighted_values * (last[:, None] - log_decay).exp()[..., None]
