@@ -19,7 +19,7 @@ def printable(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """The same on one line, and cut where it is very long."""
+    """Text as it may be printed on one line, cut where it is very long."""
     line = UNSAFE_IN_LINE.sub(escaped, text[:LONGEST])
     return line if len(text) <= LONGEST else f"{line}…"
 

@@ -82,9 +82,7 @@ def read(path: Path) -> ImportedModel:
 
 
 def encoder_edge(source: str, llm: Module) -> ModelEdge:
-    """The edge from an encoder to the decoder that reads its tokens, or attends to them: to images at a token of text
-    for each.
-    """
+    """The edge from an encoder to the decoder that reads its tokens, or attends to them: images at a word each."""
     if not llm.cross_attention_width:
         return ModelEdge(source=source, target="llm")
     return ModelEdge(source=source, target="llm", by="cross_attention", marks=1 if source == "vision" else 0)

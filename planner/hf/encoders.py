@@ -56,9 +56,7 @@ def plain_vit(config: HfConfig, out: int | None, usual_patch: int) -> Vit:
 
 
 def with_table(config: HfConfig, module: Vit, **fields: Any) -> Vit:
-    """A tower for images of one size, with a table of positions: of its patches, and of a class token. Pixels beyond
-    the last whole patch are cut off.
-    """
+    """A tower for images of one size, cut to whole patches; with positions of the patches and of a class token."""
     sides = config.count("image_size") // module.patch
     if not sides:
         raise config.wrong_value("image_size", f"a size of at least one patch, {module.patch}")

@@ -110,9 +110,7 @@ def qwen2_audio(config: HfConfig) -> Modules:
 
 
 def mllama(config: HfConfig) -> Modules:
-    """Llama 3.2 Vision (arXiv 2407.21783, section 7): a decoder of which some layers attend to images instead of text,
-    and a tower over their tiles.
-    """
+    """Llama 3.2 Vision (arXiv 2407.21783, section 7): some decoder layers attend to images, of a tower over tiles."""
     config.read_keys |= {"image_token_index", "image_token_id"}
     text = read_text(config, mllama_text)
     return {"vision": mllama_vision(config.section("vision_config"), text.hidden), "llm": text}

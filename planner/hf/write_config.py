@@ -38,9 +38,7 @@ def to_config(module: Module) -> dict[str, Any]:
 
 
 def to_config_like(module: Module, source: Mapping[str, Any]) -> dict[str, Any]:
-    """The same for a module that began as another config.json describes it: with the names, tokens and positions of
-    that file, which a spec does not have.
-    """
+    """A module as a config.json, with the names, tokens and positions of the file `source` that it began as."""
     own, text = to_config(module), source.get("text_config", source)
     decided = own.keys() - {POSITIONS}
     return own | {key: text[key] for key in sorted(text.keys() & IGNORED_KEYS - decided)}

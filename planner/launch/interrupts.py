@@ -16,9 +16,7 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def handled_signals() -> list[signal.Signals]:
-    """Ctrl-C, and those of the others that this process does not ignore: under nohup it ignores SIGHUP, and a worker
-    ignores both, as its launcher forwards them.
-    """
+    """Ctrl-C, and what else this process does not ignore, as SIGHUP under nohup, or both in a launcher's worker."""
     return [each for each in STOP_SIGNALS if each == signal.SIGINT or signal.getsignal(each) != signal.SIG_IGN]
 
 

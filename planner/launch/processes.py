@@ -32,9 +32,7 @@ from planner.launch.interrupts import deferring_interrupts, forwarding_interrupt
 from planner.launch.task_board import BoardEntry, read_entry, write_entry
 from planner.launch.worker import LOOPBACK, DeviceKind, local_store, worker_from_environment
 
-EntryPoint = Callable[
-    ..., Any
-]  # (worker, *args) -> result; a function of a module, so that a new process can import it
+EntryPoint = Callable[..., Any]  # (worker, *args) -> result; of a module, so that a new process can import it
 OnMessage = Callable[[int, Any], None]  # (rank, message)
 Look = Callable[[Sequence[int]], None]  # at these ranks, which run; raises where it finds that they will not end well
 

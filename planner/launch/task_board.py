@@ -36,12 +36,12 @@ def write_entry(entry: Any, begun: BegunTask) -> None:
 
 
 def read_entry(entry: Any) -> BegunTask:
-    """What its rank began last."""
+    """The task that the entry's rank began last."""
     return BegunTask(entry.task.decode(errors="ignore"), entry.step, entry.place)
 
 
 class ProcessState(NamedTuple):
-    """What the system says of a process."""
+    """What the system says of a process: whether it is stopped or computes, and how much it has computed."""
 
     stopped: bool  # by SIGSTOP or Ctrl-Z
     runnable: bool  # it computes, or waits for a core only

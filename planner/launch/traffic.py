@@ -1,4 +1,4 @@
-"""What is sent between ranks, by what it is sent for: the kinds that runs count apart."""
+"""What is sent between ranks, by what it is sent for: the kinds of traffic that runs count."""
 
 from typing import Literal
 

@@ -58,9 +58,7 @@ class Batch:
     # By layer, over the ranks that share its experts; layers not listed have all of them here.
     dispatchers: Mapping[int, TokenDispatcher] = field(default_factory=dict)
     weights: Tensor | None = None  # of each target in the loss, float64; None: all are 1
-    capacity_slices: tuple[
-        Tensor, ...
-    ] = ()  # row indices of the slices that each have their own expert capacity; (): one slice
+    capacity_slices: tuple[Tensor, ...] = ()  # rows of each slice with an expert capacity of its own; (): one slice
     auxiliary: AuxiliaryLosses = field(default_factory=AuxiliaryLosses)  # of its layers
 
     def readers(self) -> "ReadingRows | None":
@@ -93,9 +91,7 @@ class Batch:
 
 
 class ReadingRows(NamedTuple):
-    """The part of a batch whose documents read something in cross attention. Of the batch, what layers without
-    self-attention need is restricted to it.
-    """
+    """The part of a batch whose documents read something in cross attention, for layers without self-attention."""
 
     rows: Tensor  # (rows) int64: which of this rank's local_tokens rows
     batch: Batch

@@ -30,9 +30,7 @@ from planner.specs.layers import Audio, Decoder, Module, TextEncoder, Vit
 
 CPU = torch.device("cpu")
 PROJECTOR = "projector."  # what names of its parameters begin with
-STATE_SPACE_INITIALISERS: dict[
-    str, Callable[[Tensor], Tensor]
-] = {  # from uniform numbers in [0, 1), element by element
+STATE_SPACE_INITIALISERS: dict[str, Callable[[Tensor], Tensor]] = {  # of uniform numbers in [0, 1), by element
     "decay_log": lambda x: (1 + 15 * x).log(),  # of 1 to 16
     "step_bias": lambda x: (0.001 * 100**x).expm1().log(),  # whose softplus is 0.001 to 0.1, uniform in its logarithm
 }

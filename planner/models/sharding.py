@@ -56,9 +56,7 @@ class ModuleShard:
         return self.layers is None or layer in self.layers
 
     def tp_shard(self, width: int) -> EqualShard:
-        """The tp shard of an MLP, vocabulary or projector of this width. Where tp does not divide it, each rank has all
-        of it, and applies it to its own rows.
-        """
+        """The tp shard of an MLP, vocabulary or projector of this width: all of it where tp does not divide it."""
         return EqualShard() if width % self.tp.count else self.tp
 
 
@@ -101,9 +99,7 @@ def take_shard(full: Tensor, splits: Sequence[ParameterSplit]) -> Tensor:
 
 
 def copy_to_parameter(parameter: Tensor, values: Tensor) -> None:
-    """Copy values of the parameter's full (unsharded by FSDP) shape into it; a DTensor takes its local shard. Nothing
-    is sent, since all ranks have the same values.
-    """
+    """Copy values of the parameter's full shape into it; a DTensor takes its local shard, and nothing is sent."""
     if isinstance(parameter, DTensor):
         shard = distribute_tensor(values, parameter.device_mesh, parameter.placements, src_data_rank=None)
         parameter.to_local().copy_(shard.to_local())

@@ -17,8 +17,8 @@ class TensorParallel(Protocol):
         """This rank's index in the block, and the number of ranks."""
 
     def among(self, rows: Tensor) -> "tuple[TensorParallel, Tensor]":
-        """The same ranks with these rows `(rows)` of the `tokens` alone, ascending, each on the rank that has it; and
-        which of this rank's `local_tokens` those on it are.
+        """The block with these rows `(rows)` of the `tokens` alone, ascending, each on the rank that has it; and which
+        of this rank's `local_tokens` are among them.
         """
 
     def local_rows(self, x: Tensor) -> Tensor:

@@ -44,7 +44,7 @@ class TensorRegion:
 
     @property
     def numbers(self) -> int:
-        """How many numbers it has."""
+        """How many numbers the region has: the product of its shape."""
         return prod(self.shape)
 
     def select(self, dim: int, places: Iterable[tuple[int, int]]) -> "TensorRegion":
@@ -59,9 +59,7 @@ def whole_region(shape: Sequence[int]) -> TensorRegion:
 
 
 def held_region(tensor: Tensor, splits: Sequence[ParameterSplit]) -> TensorRegion:
-    """What this rank holds of a tensor that is sharded by `splits`, and as a DTensor by FSDP2 too. A scalar, such as a
-    count of updates, is not sharded.
-    """
+    """What this rank holds of a tensor that is sharded by `splits`, and as a DTensor by FSDP2; of a scalar, all."""
     splits = splits if tensor.dim() else ()
     region = whole_region(full_shape(tensor.shape, splits))
     for split in splits:

@@ -39,14 +39,7 @@ class TrainingOptions:
 DEFAULT_TRAINING = TrainingOptions()
 
 
-def require_training_options(training: TrainingOptions) -> None:
-    """Raises InputError for the first option that is out of range."""
-    for valid, message, where, fix in option_checks(training):
-        if not valid:
-            raise InputError(message, where=where, fix=fix)
-
-
-def option_checks(training: TrainingOptions) -> Iterator[tuple[bool, str, str, str]]:
+def training_checks(training: TrainingOptions) -> Iterator[tuple[bool, str, str, str]]:
     """For each option, whether it is valid, and message, place and fix if not."""
     rate, clip, decay = training.learning_rate, training.clip, training.decay
     yield 0 <= rate < math.inf, f"invalid learning rate {rate}", "--learning-rate", "such as 1e-3"
@@ -91,9 +84,7 @@ class RunOptions:
     metrics: Path | None = None  # file to which a JSON line is appended after each step
     base: Path = Path()  # folder of the plan file, to which the path of its step folder is relative
     source: str = ""  # path of the plan file in error messages; empty: the plan's name
-    data: Path | None = (
-        None  # a folder of tokens or samples, whose sample i is item i (models/inputs/); None: synthetic items
-    )
+    data: Path | None = None  # a folder whose sample i is item i (models/inputs/); None: synthetic items
     weights: Path | None = None  # a Hugging Face checkpoint from which decoders start; None: random weights
     allow_different: tuple[str, ...] = ()  # in what the plan's model may differ from the config.json of `weights`
     save: Path | None = None  # folder of the checkpoint (runtime/checkpoint/); None: nothing is saved

@@ -80,9 +80,7 @@ class StepResult:
     tokens: int
     seconds: float  # of the slowest rank
     measured: tuple[TaskRecord, ...]  # kept for the last steps of a run only
-    peak_bytes: tuple[
-        int | None, ...
-    ]  # peak of allocated bytes of each rank; None on the CPU, where torch does not count them
+    peak_bytes: tuple[int | None, ...]  # allocated on each rank; None on the CPU, where torch does not count
     planning: PlanningOverlap | None = None  # None: it was planned before the run
     learning_rate: float = 0.0
     grad_norm: float | None = None  # global norm before clipping; None: not computed

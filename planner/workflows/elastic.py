@@ -40,16 +40,14 @@ Train = Callable[[Plan, "RunOptions", str, "LocalDevices", OnStep], ComparedRun]
 
 
 class DeviceFile:
-    """That file of a run, whose job is for `count` devices."""
+    """The file `devices.txt` of a run, whose job is for `count` devices."""
 
     def __init__(self, folder: Path, count: int) -> None:
         self.path, self.count = folder / DEVICE_FILE, count
         self.refused = ""  # why the file was last refused
 
     def begin(self, ranks: int) -> Ranks:
-        """The devices of a run that begins with a plan of so many ranks: what is there from before, or the first ones,
-        which are written then. Raises InputError.
-        """
+        """The devices of a run that begins on so many ranks: as written before, or the first. Raises InputError."""
         if not path_exists(self.path, str(self.path)):
             self.write(Ranks(range(ranks)))
         return self.read()

@@ -55,7 +55,7 @@ def record_run(ran: ComparedRun, path: Path | None = None) -> Path:
 
 
 def plan_digest(plan: Plan) -> str:
-    """Tells plans of one name apart."""
+    """A digest of a plan, by which plans of one name differ."""
     return hashlib.sha256(files.dump(plan).encode()).hexdigest()[:16]
 
 
@@ -144,9 +144,7 @@ def calibrate_tables(
 def calibrate_published(
     folder: Path, target: Path | None, leave_out: Sequence[str] = (), on_progress: OnProgress = silent
 ) -> "tuple[CalibrationFit, list[Path]]":
-    """Fit coefficients of frameworks and device rates on published step times; write them to `target`/software and
-    `target`/devices. Raises InputError.
-    """
+    """Fit frameworks and device rates to published step times; write them below `target`. Raises InputError."""
     require_scipy()
     from planner.calibrate import calibrate_published as fit
     from planner.calibrate import write_fit

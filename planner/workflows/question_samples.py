@@ -62,40 +62,37 @@ def loss_module(model: Model) -> str:
 
 def asked_images(text: str) -> DrawnImages | None:
     """Images of each sample, as `1280x960`, `1280x960+640x480`, `coco`, `coco*2`; empty: None. Raises InputError."""
-    what, each = repeated(text, "--images", IMAGES_FIX)
-    if not what or what in IMAGES:
-        return DrawnImages(name=what, each=each) if what else None
-    found = [SIZE.fullmatch(size.strip()) for size in what.split("+")]
-    if not all(found):
-        raise unknown(what, "--images", [*IMAGES], IMAGES_FIX)
-    return DrawnImages(sizes=tuple((int(size[1]), int(size[2])) for size in found if size), each=each)
+    name, sizes, each = named_or_given(text, "--images", [*IMAGES], SIZE, IMAGES_FIX)
+    if name or not sizes:
+        return DrawnImages(name=name, each=each) if name else None
+    return DrawnImages(sizes=tuple((int(size[1]), int(size[2])) for size in sizes), each=each)
 
 
 def asked_clips(text: str) -> DrawnClips | None:
     """Clips of each sample in seconds, as `7.2`, `7.2+3`, `librispeech`, `7.2*2`; empty: None. Raises InputError."""
-    what, each = repeated(text, "--audio", AUDIO_FIX)
-    if not what or what in CLIPS:
-        return DrawnClips(name=what, each=each) if what else None
-    found = [SECONDS.fullmatch(clip.strip()) for clip in what.split("+")]
-    if not all(found):
-        raise unknown(what, "--audio", [*CLIPS], AUDIO_FIX)
-    return DrawnClips(seconds=tuple(float(clip[0]) for clip in found if clip), each=each)
+    name, clips, each = named_or_given(text, "--audio", [*CLIPS], SECONDS, AUDIO_FIX)
+    if name or not clips:
+        return DrawnClips(name=name, each=each) if name else None
+    return DrawnClips(seconds=tuple(float(clip[0]) for clip in clips), each=each)
 
 
-def repeated(text: str, option: str, fix: str) -> tuple[str, int]:
-    """What an option says, and how many times. Raises InputError."""
-    found = TIMES.fullmatch(text.strip())
+def named_or_given(
+    text: str, option: str, names: list[str], pattern: re.Pattern[str], fix: str
+) -> tuple[str, list[re.Match[str]], int]:
+    """The distribution that an option names, else what it gives one by one; and how many times. Raises InputError."""
     if not text.strip():
-        return "", 1
-    if not found:
+        return "", [], 1
+    times = TIMES.fullmatch(text.strip())
+    if not times:
         raise InputError(f"`{text[:40]}` says no number of times", where=option, fix=fix)
-    return found["what"].strip(), int(found["each"] or 1)
-
-
-def unknown(what: str, option: str, names: list[str], fix: str) -> InputError:
-    """The error for what is neither sizes nor a name."""
-    message = f"`{what[:40]}` is neither sizes nor a name of a distribution"
-    return InputError(message, where=option, fix=files.nearest_word(what, names) or fix)
+    what, each = times["what"].strip(), int(times["each"] or 1)
+    if what in names:
+        return what, [], each
+    given = [pattern.fullmatch(part.strip()) for part in what.split("+")]
+    if not all(given):
+        message = f"`{what[:40]}` is neither sizes nor a name of a distribution"
+        raise InputError(message, where=option, fix=files.nearest_word(what, names) or fix)
+    return "", [match for match in given if match], each
 
 
 def require_readable(readers: SampleReaders, sample: Sample, option: str) -> None:

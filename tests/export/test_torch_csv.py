@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from planner import pipeline
 from planner.errors import Infeasible, InputError
-from planner.export import export_plan, import_order_into
-from planner.export.import_order import with_order
+from planner.export import export_plan, import_order_into, with_order
 from planner.export.torch_csv import read_csv, renumber_micro_batches, stage_forwards, to_csv
 from planner.plan.plan_file import Plan
 from planner.plan.schedules import schedule_slots

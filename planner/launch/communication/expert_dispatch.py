@@ -101,9 +101,8 @@ class AllGatherDispatcher(StageDispatcher):
     def exchange_counts(self, tokens: int, choice: ExpertChoice) -> tuple[list[int], Tensor, int]:
         """Tokens of each rank, choices of each local expert over all ranks `(experts / ep)`, and the sum of these."""
         local = torch.cat([choice.counts(), choice.experts.new_full((1,), tokens)])
-        all_counts = self.expert_ranks.all_gather_no_grad(
-            local.unsqueeze(0), [1] * self.expert_ranks.size
-        )  # (ranks, experts + 1)
+        ones = [1] * self.expert_ranks.size
+        all_counts = self.expert_ranks.all_gather_no_grad(local.unsqueeze(0), ones)  # (ranks, experts + 1)
         counts = all_counts[:, slice(*self.ep.span(choice.expert_count))].sum(0)
         on_host: list[int] = torch.cat([all_counts[:, -1], counts.sum(0, keepdim=True)]).tolist()
         return on_host[:-1], counts, on_host[-1]

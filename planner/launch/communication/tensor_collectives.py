@@ -36,7 +36,7 @@ class TensorParallelGroup:
         self.shard = EqualShard(dist.get_rank(group), dist.get_world_size(group))
 
     def among(self, rows: Tensor) -> tuple[TensorParallel, Tensor]:
-        """The same ranks with these rows `(rows)` alone, and which of this rank's `(local_tokens)` are among them."""
+        """The block with these rows `(rows)` alone, and which of this rank's `(local_tokens)` are among them."""
         ends = torch.tensor([0, *accumulate(self.sizes)], device=rows.device)
         places = torch.searchsorted(rows, ends).tolist()
         sizes, index = [last - first for first, last in pairwise(places)], self.shard.index

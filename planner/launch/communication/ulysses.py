@@ -64,9 +64,7 @@ class UlyssesAttention:
         parts = [torch.unflatten(x, 1, (self.degree, -1)).transpose(0, 1).flatten(2) for x in (q, k, v)]
         outgoing = torch.cat(parts, 2).flatten(0, 1)  # (degree * tokens, columns of one rank's heads)
         own_sizes = [self.sizes[self.index]] * self.degree
-        received = self.collectives.all_to_all(
-            outgoing, own_sizes, self.sizes
-        )  # (group_tokens, columns of this rank's heads)
+        received = self.collectives.all_to_all(outgoing, own_sizes, self.sizes)  # (group_tokens, own heads' columns)
         split = torch.split(received, [heads * width for heads, width in shapes], 1)
         q, k, v = (torch.unflatten(x, 1, shape) for x, shape in zip(split, shapes, strict=True))
         return q, k, v
@@ -75,7 +73,5 @@ class UlyssesAttention:
         """The inverse for an output: `(group_tokens, heads / degree, value_dim)` to `(tokens, heads, value_dim)`."""
         tokens = self.sizes[self.index]
         own_sizes = [tokens] * self.degree
-        received = self.collectives.all_to_all(
-            out, self.sizes, own_sizes
-        )  # (degree * tokens, heads / degree, value_dim)
+        received = self.collectives.all_to_all(out, self.sizes, own_sizes)  # (degree * tokens, heads / degree, ...)
         return received.view(self.degree, tokens, *out.shape[1:]).transpose(0, 1).flatten(1, 2)

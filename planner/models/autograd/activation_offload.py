@@ -41,9 +41,7 @@ class HostCopier:
         if self.to_device_stream is None:
             target.copy_(host)
             return None
-        self.to_device_stream.wait_stream(
-            torch.cuda.current_stream(self.device)
-        )  # that stream may still use the memory
+        self.to_device_stream.wait_stream(torch.cuda.current_stream(self.device))  # which may still use the memory
         self.to_device_stream.wait_event(after)
         with torch.cuda.stream(self.to_device_stream):
             target.copy_(host, non_blocking=True)

@@ -34,9 +34,7 @@ def recomputing_parts(parts: frozenset[RecomputedPart]) -> Iterator[None]:
 
 
 def run_recomputed(run: Callable[..., Tensor], *inputs: object) -> Tensor:
-    """Run a function, saving only its inputs (any shapes) for backward, where its collectives are issued again. Parts
-    within it are not recomputed by themselves.
-    """
+    """Run a function, saving only its inputs (any shapes) for backward; parts within are not recomputed besides."""
     with recomputing_parts(frozenset()):
         output: Tensor = checkpoint(run, *inputs, use_reentrant=False, preserve_rng_state=False)
     return output

@@ -49,7 +49,7 @@ class StoredShards:
     prefix: str = ""  # of their names in the files
 
     def within(self, prefix: str) -> "StoredShards":
-        """Those whose names begin with `prefix`, without it."""
+        """The tensors whose names begin with `prefix`, by names without it."""
         found = {name.removeprefix(prefix): of for name, of in self.shards.items() if name.startswith(prefix)}
         return StoredShards(self.folder, found, self.prefix + prefix)
 

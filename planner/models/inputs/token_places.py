@@ -41,9 +41,7 @@ def token_places(
 
 
 def document_places(spec: Module, document: Document, grids: Sequence[TokenGrid]) -> Tensor:
-    """Places `(tokens, axes)` int64 of a document's tokens; `grids`: those of its item. Patches without a grid are the
-    one nearest to a square.
-    """
+    """Places `(tokens, axes)` int64 of a document's tokens; `grids` of its item, or of patches one near a square."""
     _, tokens, begin = document
     own = [grid._replace(first=grid.first - begin) for grid in grids if begin <= grid.first < begin + tokens]
     if spec.position_axes == 3:

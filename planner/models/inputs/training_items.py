@@ -160,9 +160,8 @@ def synthetic_item(spec: Module, item: int, span: Sequence[int], seed: int) -> t
     first, last = span
     if spec.input_unit == "tokens":
         drawn = uniform_rows(("tokens", seed, item), first, last + 1, 1)[:, 0]
-        tokens = (
-            (spec.output_vocabulary or spec.input_vocabulary) * drawn.double() ** TOKEN_SKEW
-        ).long()  # u < 1 also in double, so always below it
+        words = spec.output_vocabulary or spec.input_vocabulary
+        tokens = (words * drawn.double() ** TOKEN_SKEW).long()  # u < 1 also in double, so always below `words`
         return tokens[:-1], tokens[1:] if spec.output_vocabulary else synthetic_target_vectors(spec, item, span, seed)
     return 2 * SYNTHETIC_INPUTS[spec.input_unit](spec, item, first, last, seed) - 1, synthetic_target_vectors(
         spec, item, span, seed

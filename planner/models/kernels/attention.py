@@ -24,9 +24,7 @@ class ScoreOptions(NamedTuple):
 
     causal: bool
     scale: float | None = None  # None: 1 / sqrt(D)
-    distance_bias: Tensor | None = (
-        None  # (heads, 2 * longest - 1): added to the score of each distance between key and query
-    )
+    distance_bias: Tensor | None = None  # (heads, 2 * longest - 1): added to scores, by distance of key and query
 
 
 def packed_attention(
@@ -71,9 +69,8 @@ def attention_per_document(
     parts = zip(torch.split(q, queries), torch.split(k, keys), torch.split(v, keys), strict=True)
     if scores.distance_bias is None:
         return torch.cat([document_attention(*part, scores) for part in parts])
-    return torch.cat(
-        [run_recomputed(document_attention, *part, scores) for part in parts]
-    )  # recomputed in backward: the bias of a document is quadratic
+    # Recomputed in backward: the bias of a document is quadratic.
+    return torch.cat([run_recomputed(document_attention, *part, scores) for part in parts])
 
 
 def document_attention(q: Tensor, k: Tensor, v: Tensor, scores: ScoreOptions) -> Tensor:

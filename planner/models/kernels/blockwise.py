@@ -22,9 +22,7 @@ from planner.models.kernels.attention_tiles import (
 )
 from planner.models.kernels.fused_attention import FusedKernel, fused_kernel_for
 
-Spans = Sequence[
-    tuple[int, int, int]
-]  # (document, first, last) of consecutive tokens, in the order of the rows on a rank
+Spans = Sequence[tuple[int, int, int]]  # (document, first, last) of consecutive tokens, in the order of rows
 
 
 class KeyValueBlocks(Protocol):

@@ -29,9 +29,7 @@ def state_space_scan(scanned: ScanInputs, lengths: list[int], chunk: int) -> Ten
 
 
 def chunked_scan(scanned: ScanInputs, lengths: list[int], chunk: int) -> Tensor:
-    """The scan, with every document padded to whole chunks by steps of size zero, which leave a state as it is. The
-    result is `(tokens, groups, heads, channels)`.
-    """
+    """The scan `(tokens, groups, heads, channels)`, with documents padded to whole chunks by steps of size zero."""
     chunks = [-(-length // chunk) for length in lengths]
     rows = chunked_row_indices(lengths, chunks, chunk).to(scanned.values.device)
 
@@ -42,9 +40,7 @@ def chunked_scan(scanned: ScanInputs, lengths: list[int], chunk: int) -> Tensor:
 
     values, inputs, outputs, steps = map(in_chunk_rows, scanned[:4])
     weighted_values = values * steps[..., None]
-    log_decay = (steps * scanned.decays).cumsum(
-        1
-    )  # (chunks, chunk, groups, heads): log of the decay since the start of the chunk
+    log_decay = (steps * scanned.decays).cumsum(1)  # (chunks, chunk, groups, heads): log of decay since its start
     last = log_decay[:, -1]
     chunk_states = torch.einsum(
         "nmgs,nmgrd->ngrds", inputs, weighted_values * (last[:, None] - log_decay).exp()[..., None]

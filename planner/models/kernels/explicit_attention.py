@@ -53,7 +53,5 @@ def group_heads(x: Tensor, kv_heads: int) -> Tensor:
 
 
 def finite_or_zero(x: Tensor) -> Tensor:
-    """Replace -inf by 0 (any shape). A query without keys then has weights exp(-inf - 0) = 0, where exp(-inf + inf)
-    would be NaN.
-    """
+    """Replace -inf by 0 (any shape): a query without keys then has weights exp(-inf - 0) = 0 in place of NaN."""
     return x.masked_fill(x == -torch.inf, 0.0)

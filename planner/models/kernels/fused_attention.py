@@ -140,9 +140,7 @@ def heads_first(x: Tensor) -> Tensor:
 
 
 def pad_to_widest(*tensors: Tensor) -> list[Tensor]:
-    """Tensors `(tokens, heads, width)` padded with zeros to the largest width: kernels support a single one. Scores and
-    the other columns do not change.
-    """
+    """Tensors `(tokens, heads, width)` padded with zeros to one width, as kernels need; scores do not change."""
     width = max(x.shape[2] for x in tensors)
     return [x if x.shape[2] == width else F.pad(x, (0, width - x.shape[2])) for x in tensors]
 

@@ -38,7 +38,7 @@ def kept_by_wavelength(plain: Tensor, scaling: Llama3Scaling) -> Tensor:
 
 
 def kept_by_rotations(plain: Tensor, base: float, scaling: YarnScaling) -> Tensor:
-    """The same by YaRN's ramp over pairs, which ends where a pair rotates `fast` or `slow` times in a document."""
+    """The share of each frequency `(pairs)` that is not divided, by YaRN's ramp from `fast` to `slow` rotations."""
     width = 2 * len(plain)
 
     def pair(rotations: float) -> float:

@@ -22,9 +22,7 @@ def replicated_linear(width: int, out: int, bias: bool, dtype: torch.dtype) -> n
 def column_parallel(
     width: int, out: int, bias: bool, dtype: torch.dtype, part: EqualShard, sections: tuple[int, ...] = ()
 ) -> nn.Linear:
-    """A column-parallel layer: this rank's shard `(tokens, out / tp)` of y, or of each section of y, from x `(tokens,
-    width)` of all the block's tokens.
-    """
+    """A column-parallel layer: this rank's `(tokens, out / tp)` of y, or of its sections, from x `(tokens, width)`."""
     layer = ShardedLinear(width, part.size(out), bias=bias, dtype=dtype)
     layer.splits = {
         name: (ParameterSplit(0, part, "tp", sections),) for name in (("weight", "bias") if bias else ("weight",))

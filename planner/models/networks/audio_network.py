@@ -19,9 +19,7 @@ from planner.models.sharding import FULL_MODULE, ModuleShard
 from planner.specs.layers import Audio
 from planner.specs.layers.audio import CONVOLUTION, FRAMES_PER_TOKEN
 
-FRAMES_SEEN = CONVOLUTION + 2 * (
-    CONVOLUTION // 2
-)  # frames on which a token depends: two more than the second convolution's three
+FRAMES_SEEN = CONVOLUTION + 2 * (CONVOLUTION // 2)  # of a token: two more than the second convolution's three
 LONGEST_WAVELENGTH = 10000.0  # of the sinusoidal table, in tokens, divided by 2 pi
 
 

@@ -72,9 +72,7 @@ class EncoderNetwork(Network):
 
     @abstractmethod
     def output_tokens(self, x: Tensor, batch: Batch) -> Tensor:
-        """Map the last layer's output x `(local_tokens, hidden)` to this rank's output `(local_tokens / merged_tokens,
-        out)`.
-        """
+        """Map the last layer's x `(local_tokens, hidden)` to outputs `(local_tokens / merged_tokens, out)`."""
 
     def output(self, x: Tensor, batch: Batch) -> Tensor:
         """The vectors `(local_tokens / merged_tokens, out)` where another module reads them; else the loss (scalar)."""

@@ -31,9 +31,8 @@ class WordPredictionNetwork(Network):
         self.vocabulary_shard = shard.tp_shard(spec.output_vocabulary or spec.input_vocabulary)  # of the head
         if not spec.borrows_embedding and (self.has_first_layer or (spec.ties_head and self.has_last_layer)):
             self.embedding = VocabularyEmbedding(spec.input_vocabulary, spec.hidden, dtype, self.word_shard)
-        self.loss_tokens = max(
-            1, RUNTIME_LOGITS_AT_ONCE // self.vocabulary_shard.size(spec.input_vocabulary)
-        )  # tokens whose logits are in memory at a time
+        words = self.vocabulary_shard.size(spec.input_vocabulary)
+        self.loss_tokens = max(1, RUNTIME_LOGITS_AT_ONCE // words)  # whose logits are in memory at a time
 
     @abstractmethod
     def logits(self, x: Tensor) -> Tensor:

@@ -27,9 +27,7 @@ class HostSegment:
     number: int = -1
     unmatched: bool = False  # ends with such a call
     awaited_ops: tuple[int, ...] = ()  # device operations that it awaits
-    awaited_streams: tuple[
-        tuple[int, int], ...
-    ] = ()  # streams that it awaits, each with the operation that was last on it then
+    awaited_streams: tuple[tuple[int, int], ...] = ()  # that it awaits, each with its last operation then
     awaited_segments: "tuple[HostSegment, ...]" = ()  # segments of other threads that it awaits
 
     @property

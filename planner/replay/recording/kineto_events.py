@@ -38,7 +38,7 @@ def parse_number(value: NumberOrText) -> float | None:
 
 
 def parse_int(value: NumberOrText, otherwise: int = -1) -> int:
-    """The same as an integer; `otherwise` where there is none."""
+    """A number, written as such or as text, as an integer; `otherwise` where there is none."""
     found = parse_number(value)
     return otherwise if found is None else int(found)
 

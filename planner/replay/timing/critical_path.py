@@ -47,9 +47,7 @@ class ActivityOrigin(NamedTuple):
 def origin_of(replay: Replay, activity: int) -> ActivityOrigin:
     """The host segment or operation that an activity stands for."""
     activities = replay.activities
-    if (
-        0 <= activity - activities.first_collective < len(replay.collectives)
-    ):  # a collective is attributed to the first of its ranks
+    if 0 <= activity - activities.first_collective < len(replay.collectives):  # on the first of its ranks
         g, op = replay.collectives[activity - activities.first_collective].collective.ops[0]
         return ActivityOrigin(g, op=op)
     for g, graph in enumerate(replay.graphs):

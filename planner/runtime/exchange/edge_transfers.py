@@ -69,9 +69,7 @@ def writer_key(send: Task) -> InFlightKey:
 
 
 def plan_channels(plan: Plan, steps: Iterable[Sequence[Task]]) -> set[Channel]:
-    """All channels: between pipeline stages for the i-th ranks, between modules for those that read outputs. `steps`:
-    the tasks of each step of the plan.
-    """
+    """All channels between pipeline stages and between modules; `steps`: the tasks of each step of the plan."""
     channels: set[Channel] = set()
     if plan.then:
         for source, target in between_stages(plan):

@@ -25,7 +25,7 @@ FIX = "lower the learning rate, give more steps of warm-up, or look at the items
 
 
 class Agreement(NamedTuple):
-    """What all ranks know behind a step."""
+    """What all ranks agree on behind a step: why the run stops there, and whether the step may be undone."""
 
     reason: StopReason  # why it was the last; `steps`: the run continues
     unsettled: bool = False  # whether it may have to be undone
@@ -72,7 +72,7 @@ def require_finite(worker: Worker, step: RankStepResult, number: int) -> None:
 
 
 def any_rank(here: bool, worker: Worker) -> bool:
-    """Whether it is so on any rank."""
+    """Whether `here` is true on any rank; one all-reduce."""
     found = torch.tensor(int(here), device=worker.device)
     dist.all_reduce(found, dist.ReduceOp.MAX)
     return bool(found.item())

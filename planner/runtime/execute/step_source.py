@@ -152,9 +152,7 @@ class StepInbox:
         """Waits for a step and takes it; None when the run ended meanwhile. Raises RunFailed when no planner runs."""
         begun = last_alive = time.monotonic()
         while not self.over.is_set():
-            alive = is_locked(
-                self.slots.folder / PLANNER_LOCK
-            )  # checked first: a step offered before it ended is then found
+            alive = is_locked(self.slots.folder / PLANNER_LOCK)  # first: what it offered before it ended is found
             self.seen |= alive
             slot = self.slots.take(number)
             if slot:

@@ -42,9 +42,7 @@ class RankStepResult:
     loss: float  # weighted sum over its own targets, divided by the weight of those of all ranks
     seconds: float
     passes: tuple[TaskSpan, ...]
-    items: tuple[
-        tuple[str, int], ...
-    ]  # module and item of each forward that this rank, as the first of its group, finished
+    items: tuple[tuple[str, int], ...]  # module and item of forwards that this rank, the first of its group, ended
     tokens: int  # whose loss this rank computed
     memory: RankMemory | None  # None on the CPU
     sent_bytes: SentBytes

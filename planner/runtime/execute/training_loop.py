@@ -148,9 +148,7 @@ def metrics_on_rank_0(worker: Worker, options: RunOptions, done: int) -> Abstrac
 def train_step(
     executor: TaskExecutor, upcoming_step: StepTasks, reference: ParityReference | None, number: int, keep_records: bool
 ) -> StepResult | None:
-    """Trains one step on every rank; returns its result on rank 0, with task records if `keep_records`. Raises
-    RunFailed where loss or gradient norm are not finite.
-    """
+    """Trains one step on every rank; its result on rank 0, with task records if `keep_records`. Raises RunFailed."""
     executor.local.follow(upcoming_step.plan or executor.local.plan)
     if reference:
         reference.copy_weights()

@@ -70,7 +70,7 @@ def joined(first: RunResult, again: RunResult) -> RunResult:
 
 
 def batch_of(step: int, skipped: Sequence[SkippedBatches]) -> int:
-    """The batch of a step, both counted from 0; `skipped`: apart, in any order."""
+    """The batch of a step, both counted from 0; `skipped`: ranges that do not overlap, in any order."""
     batch = step
     for each in sorted(skipped, key=lambda each: each.first):
         if batch >= each.first:

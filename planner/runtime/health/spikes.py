@@ -47,7 +47,7 @@ class Level:
 
     @property
     def middle(self) -> float:
-        """What is usual now."""
+        """The usual value now: the median of the last usual ones."""
         return median([*self.usual][-LEAST_STEPS:])
 
     def limit(self) -> float:

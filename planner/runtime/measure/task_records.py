@@ -108,9 +108,7 @@ class ExecutedTask:
 
 
 def task_spans(executed: Sequence[ExecutedTask], inside: Sequence[Task], clock: StepClock) -> Iterator[TaskSpan]:
-    """Time spans of each task, and of the collectives inside it with the task they belong to. `inside`: gathers and
-    syncs that FSDP2 executes in the passes of their micro-batch.
-    """
+    """Time spans of tasks and of collectives in them; `inside`: gathers and syncs that FSDP2 executes in passes."""
     inner = {(task.phase, pass_key(task)): task.id for task in inside}
     for each in executed:
         at = pass_key(each.task)

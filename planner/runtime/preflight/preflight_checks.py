@@ -16,7 +16,7 @@ from planner.plan.plan_file import Layout, Plan, assignments
 from planner.plan.tasks.expand import expand
 from planner.runtime.checkpoint.resume_checks import require_resumable, require_save_folder
 from planner.runtime.preflight.data_checks import require_data
-from planner.runtime.run_options import RunOptions, require_training_options
+from planner.runtime.run_options import RunOptions, training_checks
 from planner.specs.layers import Module
 from planner.specs.parallelism import Dtype
 from planner.specs.run_option_help import OnSpike
@@ -83,8 +83,7 @@ def require_options(options: RunOptions) -> None:
         raise InputError(f"no dtype is called `{options.dtype}`", where="--dtype", fix=f"one of {', '.join(known)}")
     if options.dtype == "fp8":
         raise InputError(FP8, where="--dtype", fix="bf16")
-    require_training_options(options.training)
-    for valid, message, where, fix in option_checks(options):
+    for valid, message, where, fix in (*training_checks(options.training), *option_checks(options)):
         if not valid:
             raise InputError(message, where=where, fix=fix)
 
@@ -179,9 +178,7 @@ def expert_refusals(layout: Layout, spec: Module, where: str) -> Iterator[Refusa
 
 
 def require_models(plan: Plan, options: RunOptions, name: str) -> None:
-    """Raises InputError where a model cannot be built or cannot process an item, or data, weights or checkpoint do not
-    match the plan. Imports torch.
-    """
+    """Raises InputError where models cannot be built, or items, data, weights or checkpoint do not match the plan."""
     from planner.models import unsupported
     from planner.models.checkpoints import require_checkpoint, require_same_function
     from planner.models.inputs import check_batch

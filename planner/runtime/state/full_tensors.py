@@ -20,9 +20,7 @@ from planner.runtime.state.rank_state import RankState
 from planner.runtime.state.sharded_stage import ShardedStage
 
 FullTensorsByModule = dict[str, dict[str, Tensor]]  # module → parameter → unsharded tensor
-StageTensorReader = Callable[
-    [ShardedStage], Mapping[str, Tensor]
-]  # reads a rank's tensors, by parameter: tp or expert shards, which FSDP2 may shard further
+StageTensorReader = Callable[[ShardedStage], Mapping[str, Tensor]]  # by parameter, this rank's shards
 TensorKey = tuple[str, str]  # module and parameter
 MESSAGE_NUMBERS = 2**24  # most numbers of a message; a shard that has more is a message of its own
 COMPARED_AT_ONCE = 2**22  # numbers

@@ -81,9 +81,7 @@ class ShardedStage:
             self.shard_all(groups)
         self.network.to_empty(device=self.clock.device)
         set_initial_weights(self.network, self.spec, first)
-        self.shards = dict(
-            self.network.named_parameters()
-        )  # taken now: while gathered, the network has unsharded parameters instead
+        self.shards = dict(self.network.named_parameters())  # taken now: those of a gathered network are unsharded
         self.trained = {name: shard for name, shard in self.shards.items() if shard.requires_grad}
         self.buckets = [*self.replica_buckets(groups)] if self.unsharded else []
         if self.reduced_once:
