@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from planner.published import PublishedCase
 from planner.specs import library
+from planner.specs.framework.own_runs import MeasuredRun
 from planner.specs.hardware.profile import Profile
-from planner.specs.measured_run import MeasuredRun
 from planner.specs.parameters import parameter_counts
 from planner.specs.shipped_runs import MeasuredRuns
 

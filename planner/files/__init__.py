@@ -1,7 +1,6 @@
 """YAML files read and written: strict, with located errors, atomic, the same bytes for the same data."""
 
 from planner.files.bounded_read import (
-    GZIP_MAGIC,
     LEDGER,
     LENGTHS,
     PLANNED_TRACE,
@@ -9,9 +8,7 @@ from planner.files.bounded_read import (
     RECORDS,
     SAMPLES,
     SCHEDULE,
-    TEXT,
     open_bytes,
-    read_bytes,
     read_chunks,
     read_csv,
     read_head,
@@ -29,7 +26,6 @@ from planner.files.read_json import read_json
 from planner.files.write import atomic_write, digest, dump, json_text, sync_folder, write, write_bytes, write_text
 
 __all__ = [
-    "GZIP_MAGIC",
     "LEDGER",
     "LENGTHS",
     "PLANNED_TRACE",
@@ -38,7 +34,6 @@ __all__ = [
     "SAMPLES",
     "SCHEDULE",
     "TAKEN",
-    "TEXT",
     "FolderQueue",
     "atomic_write",
     "digest",
@@ -56,7 +51,6 @@ __all__ = [
     "place",
     "plain_name",
     "read",
-    "read_bytes",
     "read_chunks",
     "read_csv",
     "read_head",

@@ -22,12 +22,7 @@ LateRecv = tuple[EncoderRead, Task, Task]  # what reads, and the send and recv o
 
 
 def insert_encoder_tasks(
-    plan: Plan,
-    step: Step,
-    encoder: ModuleWork,
-    works: Mapping[str, ModuleWork],
-    order: list[Task],
-    times: NominalTimes,
+    plan: Plan, step: Step, encoder: ModuleWork, works: Mapping[str, ModuleWork], order: list[Task], times: NominalTimes
 ) -> list[Task]:
     """Return `order`, which is by these times, with the encoder's tasks inserted."""
     edges = [edge for edge in plan.edges if edge.source == encoder.module]
