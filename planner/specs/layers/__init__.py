@@ -42,8 +42,8 @@ def module_kind_counts(module: Module) -> Mapping[LayerKind, int]:
 
 
 def module_parts(module: Module) -> tuple[RecomputedPart, ...]:
-    """Return the parts that some layer of a module has, in the order of a layer: every layer has norms, and shared experts
-    are recomputed as an MLP is.
+    """Return the parts that some layer of a module has, in the order of a layer. Every layer has norms, and shared
+    experts are recomputed as an MLP is.
     """
     blocks = {block for kind in kind_counts(module) for block in kind_blocks(kind)}
     own: set[RecomputedPart] = {"norm", *(part for block, part in PART_OF_BLOCK.items() if block in blocks)}
