@@ -38,8 +38,8 @@ def is_even(layout: Parallelism, name: str) -> bool:
 
 def placed_layout(layout: Layout, size: int) -> Parallelism:
     """Return a layout as `fix.layouts` has it, with the module's ranks where they are not all of `size`."""
-    found = fixable_layout(layout)
-    return found if len(layout.ranks) == size else with_fields(found, ranks=layout.ranks)
+    fixed = fixable_layout(layout)
+    return fixed if len(layout.ranks) == size else with_fields(fixed, ranks=layout.ranks)
 
 
 def layout_text(layout: Parallelism, ranks: int | None = None) -> str:

@@ -120,15 +120,15 @@ def exchange_laws(layout: Layout, module: Module, where: str) -> Iterator[Violat
 
 def recompute_laws(layout: Layout, module: Module, where: str) -> Iterator[Violation]:
     """Ranges of `recompute` name existing layers, each once; parts that are named are in some layer."""
-    each = layout.recompute if isinstance(layout.recompute, dict) else {"": layout.recompute}
+    by_range = layout.recompute if isinstance(layout.recompute, dict) else {"": layout.recompute}
     if isinstance(layout.recompute, dict):
         yield from range_laws(layout.recompute, module, f"{where}.recompute")
-    own = module_parts(module)
-    for layers, how in each.items():
+    known_parts = module_parts(module)
+    for layers, how in by_range.items():
         for part in how if isinstance(how, tuple) else ():
-            if part not in own:
+            if part not in known_parts:
                 key = f"{where}.recompute{f'.{layers}' if layers != '' else ''}"
-                yield Violation(key, f"no layer has part `{part}` to recompute", f"some of {', '.join(own)}")
+                yield Violation(key, f"no layer has part `{part}` to recompute", f"some of {', '.join(known_parts)}")
 
 
 def expert_laws(layout: Layout, module: Module, where: str) -> Iterator[Violation]:

@@ -46,7 +46,7 @@ def module_parts(module: Module) -> tuple[RecomputedPart, ...]:
     experts are recomputed as an MLP is.
     """
     blocks = {block for kind in kind_counts(module) for block in kind_blocks(kind)}
-    own: set[RecomputedPart] = {"norm", *(part for block, part in PART_OF_BLOCK.items() if block in blocks)}
+    parts: set[RecomputedPart] = {"norm", *(part for block, part in PART_OF_BLOCK.items() if block in blocks)}
     if module.routed_experts and module.routed_experts.shared_ffn:
-        own.add("mlp")
-    return tuple(part for part in RECOMPUTED_PARTS if part in own)
+        parts.add("mlp")
+    return tuple(part for part in RECOMPUTED_PARTS if part in parts)
