@@ -21,8 +21,7 @@ from planner.files.file_lock import hold_lock, is_locked
 from planner.files.folder_queue import TAKEN, FolderQueue
 from planner.files.format_schema import json_schema
 from planner.files.named_paths import inside, path_exists, plain_name, require_folder, require_writable
-from planner.files.read import format_of, parse, place, read, top_keys, with_position
-from planner.files.read_json import read_json
+from planner.files.read import format_of, parse, place, read, read_json, top_keys, with_position
 from planner.files.write import atomic_write, digest, dump, json_text, sync_folder, write, write_bytes, write_text
 
 __all__ = [

@@ -15,7 +15,7 @@ from planner.plan.tasks.module_work import GroupWork, ModuleWork, group_tasks, s
 from planner.plan.tasks.placements import ModulePlacements, ResolvedPlacement, TaskUnit, insert_placed_tasks
 from planner.plan.tasks.readers_order import NominalOrder, NominalTimes
 from planner.plan.tasks.task_inserter import TaskInserter
-from planner.plan.tokens.reading_stages import reading_stages
+from planner.plan.tokens.encoder_outputs import reading_stages
 from planner.specs.base import Layers
 
 LateRecv = tuple[EncoderRead, Task, Task]  # what reads, and the send and recv of its outputs

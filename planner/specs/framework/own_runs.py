@@ -22,8 +22,7 @@ from math import exp, log, log2, sqrt
 from typing import Any, NamedTuple
 
 from planner.specs.base import Count, Positive, RankCount, Spec, with_fields
-from planner.specs.framework.coefficient_priors import AT_MOST_ONE, WIDTHS
-from planner.specs.framework.timing_coefficients import TimingCoefficients
+from planner.specs.framework.timing_coefficients import AT_MOST_ONE, WIDTHS, TimingCoefficients
 
 DEGREES = ("ranks", "tp", "pp", "cp", "ep", "seq", "billions")  # half a step away for each doubling
 KINDS = ("software", "dtype", "experts", "zero")  # one step where they differ
