@@ -67,7 +67,7 @@ def abridged_timeline(timeline: Timeline) -> Timeline:
 
 
 def abridged_tasks(timeline: Timeline, tasks: Sequence[Task]) -> tuple[Task, ...]:
-    """The tasks of `abridged_timeline`: those that were simulated, each with its number in the whole step."""
+    """The tasks that were simulated, each with its number in the whole step, as `abridged_timeline` has them."""
     repetition = timeline.repetition
     if repetition is None:
         return tuple(tasks)
