@@ -24,7 +24,7 @@ from planner.ledger.strategy_ranking import LEAST_STRATEGIES, best_pick_loss, co
 from planner.scoring.expected_seconds import HALF_OF_80, doubt_at
 from planner.scoring.nearest_run import FREE_STEPS, NearestRun, nearest_of
 from planner.specs.base import with_fields
-from planner.specs.measured_run import MeasuredRun
+from planner.specs.framework.own_runs import MeasuredRun
 from planner.specs.shipped_runs import shipped_runs
 from planner.workflows.evidence import published_account
 

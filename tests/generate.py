@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from planner.plan.plan_file import Layout, TaskPlacement
 from planner.plan.task import TaskName, TaskRef
 from planner.specs.base import FirstStage, Indices, Layers, RankChoice, Ranks, with_fields
-from planner.specs.framework.coefficient_priors import WIDTHS
 from planner.specs.framework.knobs import Knobs
 from planner.specs.framework.own_runs import OwnRun
 from planner.specs.framework.software import Software
+from planner.specs.framework.timing_coefficients import WIDTHS
 from planner.specs.hardware.cluster import Cluster, Level, RankKind
 from planner.specs.hardware.node_cluster import NodeAdapters, NodeCluster, NodeGpus
 from planner.specs.hardware.profile import PassCosts, PassFit

@@ -68,7 +68,7 @@ TENSORS = (
     "runtime/state/full_tensors.py",
 )
 # Where it is a constraint of a linear program.
-CONSTRAINTS = ("programs/", "scoring/exact_grouping.py", "packing/long_short.py")
+CONSTRAINTS = ("programs/", "scoring/exact_grouping.py")
 ROWS = (*TABLES, *TENSORS, *CONSTRAINTS)
 
 # A retired word → what is said now, and files or folders below `planner/` where it means something else.

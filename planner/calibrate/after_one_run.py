@@ -23,8 +23,8 @@ from planner.published import (
     machines_as_shipped,
     setup_shares,
 )
-from planner.specs.framework.coefficient_priors import WIDTHS
 from planner.specs.framework.own_runs import STEP, UNEXPLAINED, correlation, shifted_timing
+from planner.specs.framework.timing_coefficients import WIDTHS
 
 LEAST_RECORDS = 5  # of a source: with fewer there is little to predict
 

@@ -13,8 +13,13 @@ from planner.calibrate.framework_facts import FRAMEWORKS
 from planner.costs import CAST_PRECISIONS
 from planner.published import PublishedCase
 from planner.specs.base import with_fields
-from planner.specs.framework.coefficient_priors import AT_MOST_ONE, FRAMEWORK_PRIORS, SUSTAINED_PRIOR, Prior
-from planner.specs.framework.timing_coefficients import TimingCoefficients
+from planner.specs.framework.timing_coefficients import (
+    AT_MOST_ONE,
+    FRAMEWORK_PRIORS,
+    SUSTAINED_PRIOR,
+    Prior,
+    TimingCoefficients,
+)
 from planner.specs.hardware.device_rates import DeviceRates
 
 

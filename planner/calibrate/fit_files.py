@@ -30,11 +30,11 @@ from planner.specs import library, shipped_runs
 from planner.specs.base import with_fields
 from planner.specs.framework.dated_kernels import attention_kernel
 from planner.specs.framework.knobs import Knobs
+from planner.specs.framework.own_runs import MeasuredRun
 from planner.specs.framework.software import Software
 from planner.specs.framework.timing_coefficients import plain_numbers
 from planner.specs.hardware.device_rates import FitQuality
 from planner.specs.hardware.profile import Profile, Provenance
-from planner.specs.measured_run import MeasuredRun
 from planner.specs.parameters import parameter_counts
 from planner.specs.shipped_runs import MeasuredRuns
 

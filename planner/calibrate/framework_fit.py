@@ -32,7 +32,7 @@ from planner.calibrate.linear_residuals import LeastResiduals, LinearResiduals, 
 from planner.costs import MachineModel
 from planner.costs.step import static_step_seconds
 from planner.published import CaseGroup, PublishedCase, each_setup, group_cases, mean_over_setups, setup_shares
-from planner.specs.framework.coefficient_priors import AT_MOST_ONE
+from planner.specs.framework.timing_coefficients import AT_MOST_ONE
 
 # Least standard deviations of a source's log step times, one after the other, and the most.
 LEAST_NOISE, MOST_NOISE = (0.1, 0.04), 0.4

@@ -13,10 +13,9 @@ from planner.plan.plan_file import Plan
 from planner.scoring import described_run, score, throughput
 from planner.specs import library
 from planner.specs.base import with_fields
-from planner.specs.framework.coefficient_priors import WIDTHS
 from planner.specs.framework.own_runs import STEP, UNEXPLAINED, OwnRun, Shifts, after_runs, shifted_timing
 from planner.specs.framework.software import Software
-from planner.specs.framework.timing_coefficients import plain_numbers
+from planner.specs.framework.timing_coefficients import WIDTHS, plain_numbers
 from planner.units import duration
 
 LOG = logging.getLogger(__name__)

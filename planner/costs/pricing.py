@@ -40,8 +40,7 @@ from planner.plan.gradient_flow import GradientFlow, gradient_flows
 from planner.plan.plan_file import Layout, Plan, Prices
 from planner.plan.task import Task
 from planner.plan.tasks.concurrent_passes import PASS_PHASES, ConcurrentGroups, ConcurrentPasses
-from planner.plan.tokens.encoder_outputs import ItemKey
-from planner.plan.tokens.reading_stages import reader_of
+from planner.plan.tokens.encoder_outputs import ItemKey, reader_of
 from planner.plan.tokens.resharding import is_between_modules
 from planner.specs.base import Layers, Ranks
 from planner.specs.hardware.cluster import (

@@ -1,7 +1,6 @@
 """YAML files read and written: strict, with located errors, atomic, the same bytes for the same data."""
 
 from planner.files.bounded_read import (
-    GZIP_MAGIC,
     LEDGER,
     LENGTHS,
     PLANNED_TRACE,
@@ -9,9 +8,7 @@ from planner.files.bounded_read import (
     RECORDS,
     SAMPLES,
     SCHEDULE,
-    TEXT,
     open_bytes,
-    read_bytes,
     read_chunks,
     read_csv,
     read_head,
@@ -24,12 +21,10 @@ from planner.files.file_lock import hold_lock, is_locked
 from planner.files.folder_queue import TAKEN, FolderQueue
 from planner.files.format_schema import json_schema
 from planner.files.named_paths import inside, path_exists, plain_name, require_folder, require_writable
-from planner.files.read import format_of, parse, place, read, top_keys, with_position
-from planner.files.read_json import read_json
+from planner.files.read import format_of, parse, place, read, read_json, top_keys, with_position
 from planner.files.write import atomic_write, digest, dump, json_text, sync_folder, write, write_bytes, write_text
 
 __all__ = [
-    "GZIP_MAGIC",
     "LEDGER",
     "LENGTHS",
     "PLANNED_TRACE",
@@ -38,7 +33,6 @@ __all__ = [
     "SAMPLES",
     "SCHEDULE",
     "TAKEN",
-    "TEXT",
     "FolderQueue",
     "atomic_write",
     "digest",
@@ -56,7 +50,6 @@ __all__ = [
     "place",
     "plain_name",
     "read",
-    "read_bytes",
     "read_chunks",
     "read_csv",
     "read_head",

@@ -115,12 +115,12 @@ def example_of(schema: Schema, named: dict[str, Schema]) -> Any:
 @lru_cache(maxsize=256)
 def field_comments(struct: type) -> dict[str, str]:
     """Comments by key in a file: those beside a field, and whole lines above it; of inherited fields too."""
-    found: dict[str, str] = {}
+    comments: dict[str, str] = {}
     for each in reversed(struct.__mro__):
         if issubclass(each, msgspec.Struct) and each is not msgspec.Struct:
-            found |= own_comments(each)
+            comments |= own_comments(each)
     names = {field.name: field.encode_name for field in msgspec.structs.fields(struct)}
-    return {names[field]: text for field, text in found.items() if field in names}
+    return {names[field]: text for field, text in comments.items() if field in names}
 
 
 def own_comments(struct: type) -> dict[str, str]:
@@ -135,7 +135,7 @@ def own_comments(struct: type) -> dict[str, str]:
         if token.type == tokenize.COMMENT and not token.string.startswith("# type:")
     }
     (tree,) = ast.parse(source).body
-    found = {}
+    comments = {}
     for node in tree.body if isinstance(tree, ast.ClassDef) else ():
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
             above = node.lineno - 1
@@ -144,23 +144,23 @@ def own_comments(struct: type) -> dict[str, str]:
             lines = chain(range(above + 1, node.lineno), range(node.lineno, (node.end_lineno or node.lineno) + 1))
             text = " ".join(at_line[line][0].partition("  # ")[0] for line in lines if line in at_line)
             if text:
-                found[node.target.id] = text
-    return found
+                comments[node.target.id] = text
+    return comments
 
 
 def structs_of(kinds: tuple[type, ...]) -> list[type]:
     """The structs of which files of these kinds are made, in the order in which their keys lead there."""
-    found: list[type] = []
+    structs: list[type] = []
     waiting: list[Any] = [msgspec.inspect.type_info(kind) for kind in kinds]
     while waiting:
         here = waiting.pop(0)
         if isinstance(here, msgspec.inspect.StructType):
-            if here.cls in found:
+            if here.cls in structs:
                 continue
-            found.append(here.cls)
+            structs.append(here.cls)
             waiting += [field.type for field in here.fields]
         else:
             inner = (getattr(here, name, None) for name in ("type", "item_type", "key_type", "value_type"))
             waiting += [each for each in inner if isinstance(each, msgspec.inspect.Type)]
             waiting += getattr(here, "types", ())
-    return found
+    return structs

@@ -39,8 +39,7 @@ from planner.layouts.recomputed_layers import of_stage
 from planner.layouts.solved_offload import offload_is_open
 from planner.plan.launchable.launch_refusals import launchable
 from planner.plan.launchable.launch_rules import trained_facts
-from planner.specs.layers import kind_counts
-from planner.specs.layers.recomputed_parts import module_parts
+from planner.specs.layers import kind_counts, module_parts
 from planner.specs.parallelism import PART_SETS, ZERO_BUBBLE, Recompute
 
 Mixing = Literal["none", "all", "ranges"]  # of layers that are recomputed in full: none, all or none, any

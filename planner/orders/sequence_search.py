@@ -81,20 +81,20 @@ def evaluate_sequences(
     """Seconds of the best quick order in each sequence: the initial ones, then changes of the best so far."""
     orders, random, m = tuple(known), Random(seed).random, pipeline.micro_batches
     quick = (len(orders) + len(QUICK_SHAPES) * (SLOTS_PER_RULE + 1)) * 3 * pipeline.stages * m
-    found = {
+    seconds_of = {
         sequence: quick_seconds(pipeline.permuted(sequence), objective, orders)
         for sequence in initial_sequences(pipeline)
     }
-    best = min(found, key=lambda each: (found[each], each))
+    best = min(seconds_of, key=lambda each: (seconds_of[each], each))
     for _ in range(work // quick):
-        if found[best] <= lower_bound * (1 + OPTIMAL_WITHIN):
+        if seconds_of[best] <= lower_bound * (1 + OPTIMAL_WITHIN):
             break
         tried = changed_sequence(best, int(random() * m), int(random() * m), random() < MOVE_SHARE)
-        if tried not in found:
-            found[tried] = quick_seconds(pipeline.permuted(tried), objective, orders)
-        if found[tried] <= found[best]:
+        if tried not in seconds_of:
+            seconds_of[tried] = quick_seconds(pipeline.permuted(tried), objective, orders)
+        if seconds_of[tried] <= seconds_of[best]:
             best = tried
-    return found
+    return seconds_of
 
 
 def quick_seconds(pipeline: PipelineProblem, objective: OrderObjective, known: Iterable[Order]) -> float:

@@ -114,10 +114,7 @@ def with_room(rooms: "list[NDArray[np.int64]]", load: list[int]) -> "NDArray[np.
 
 
 def one_by_one(
-    shares: "NDArray[np.float64]",
-    order: "NDArray[np.int64]",
-    loads: "NDArray[np.int64]",
-    budgets: "NDArray[np.int64]",
+    shares: "NDArray[np.float64]", order: "NDArray[np.int64]", loads: "NDArray[np.int64]", budgets: "NDArray[np.int64]"
 ) -> "NDArray[np.int64]":
     """Each pack takes, of the samples that it has room for, the one with the largest product with its room; of equal
     ones the first in this order.

@@ -64,17 +64,17 @@ class FreeRanks:
 
     def adjacent_segments(self, degree: int, needed: float) -> list[RankSegment]:
         """Adjacent segments from the first rank of a node, all but the last a whole node; empty if there are none."""
-        found: list[RankSegment] = []
+        run: list[RankSegment] = []
         for segment in sorted(
             segment for segment in self.segments if segment.seconds_left >= needed and segment.first in self.node_sizes
         ):
-            if found and found[-1].first + self.node_sizes[found[-1].first] != segment.first:
-                found = []
-            found.append(segment)
-            if sum(segment.ranks for segment in found) >= degree:
-                return found
+            if run and run[-1].first + self.node_sizes[run[-1].first] != segment.first:
+                run = []
+            run.append(segment)
+            if sum(segment.ranks for segment in run) >= degree:
+                return run
             if segment.ranks < self.node_sizes[segment.first]:
-                found = []
+                run = []
         return []
 
     def take_first(self, segments: list[RankSegment], degree: int) -> RankSegment | None:

@@ -25,7 +25,7 @@ def fixable_layout(layout: Layout) -> Parallelism:
     fields = (
         name
         for name in Parallelism.__struct_fields__
-        if name in ALWAYS_WRITTEN or (is_non_default(layout, default, name) and not is_even(layout, name))
+        if name in ALWAYS_WRITTEN or (getattr(layout, name) != getattr(default, name) and not is_even(layout, name))
     )
     return Parallelism(**{name: getattr(layout, name) for name in fields})
 
@@ -37,13 +37,8 @@ def is_even(layout: Parallelism, name: str) -> bool:
 
 def placed_layout(layout: Layout, size: int) -> Parallelism:
     """Return a layout as `fix.layouts` has it, with the module's ranks where they are not all of `size`."""
-    found = fixable_layout(layout)
-    return found if len(layout.ranks) == size else with_fields(found, ranks=layout.ranks)
-
-
-def is_non_default(layout: Layout, default: Layout, name: str) -> bool:
-    """Whether a field has another value than the default."""
-    return bool(getattr(layout, name) != getattr(default, name))
+    fixed = fixable_layout(layout)
+    return fixed if len(layout.ranks) == size else with_fields(fixed, ranks=layout.ranks)
 
 
 def layout_text(layout: Parallelism, ranks: int | None = None) -> str:

@@ -24,16 +24,16 @@ EXPERT_EXCHANGE_DIMS: tuple[tuple[str, ...], ...] = (("ep",), ("etp",), ("ep", "
 
 def process_groups(plan: Plan) -> set[Ranks]:
     """Return the process groups of all ranks: every rank creates every group."""
-    found: set[Ranks] = set()
+    groups: set[Ranks] = set()
     for name, layout in plan.layouts.items():
-        found.update(ranks for states in state_groups(layout) for ranks in all_blocks(states))
+        groups.update(ranks for states in state_groups(layout) for ranks in all_blocks(states))
         for at in expert_layouts(layout, plan.uses.models[name]):
-            found.update(expert_groups(at))
-        found.update(all_blocks(groups_over(layout, ("tp",))))
-        found.update(stage_ranks(layout, stage) for stage in range(layout.pp))
-        found.update(tied_embedding_groups(plan.uses.models[name], layout))
-        found.update(sequence_groups(plan, name, layout))
-    return found
+            groups.update(expert_groups(at))
+        groups.update(all_blocks(groups_over(layout, ("tp",))))
+        groups.update(stage_ranks(layout, stage) for stage in range(layout.pp))
+        groups.update(tied_embedding_groups(plan.uses.models[name], layout))
+        groups.update(sequence_groups(plan, name, layout))
+    return groups
 
 
 def expert_groups(layout: Layout) -> Iterator[Ranks]:

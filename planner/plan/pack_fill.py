@@ -51,12 +51,12 @@ def pack_fill(plan: Plan) -> PackFill | None:
         return None
     if any(group.split for group in plan.groups.values()):
         return None
-    found = [each for name in plan.layouts if (each := filled_module(plan, name))]
-    if not found:
+    modules = [each for name in plan.layouts if (each := filled_module(plan, name))]
+    if not modules:
         return None
-    fullest = max(found, key=lambda each: each.fewest_micro_batches)
+    fullest = max(modules, key=lambda each: each.fewest_micro_batches)
     count = sum(len(step.micro_batches) for step in plan.steps)
-    return PackFill(count, fullest.fewest_micro_batches, fullest.module, tuple(found))
+    return PackFill(count, fullest.fewest_micro_batches, fullest.module, tuple(modules))
 
 
 def filled_module(plan: Plan, name: str) -> FilledModule | None:
@@ -68,21 +68,21 @@ def filled_module(plan: Plan, name: str) -> FilledModule | None:
     if limit is None or (name not in plan.uses.limits.inputs_per_rank and offloads(plan, name)):
         return None
     budget, replicas, fewest, rounds = limit * layout.tp * layout.cp, layout.dp * layout.replica, 0, 0
-    held: Counter[tuple[int, int, str]] = Counter()
+    inputs_of_pack: Counter[tuple[int, int, str]] = Counter()
     for number, step in enumerate(plan.steps):
         sizes = item_inputs(plan, step, name)
         loads = np.array([[size] for at in sizes.values() for size in at], dtype=np.int64).reshape(-1, 1)
         least = fewest_packs(loads, np.array([budget], dtype=np.int64))
         fewest, rounds = fewest + least, rounds - (-least // replicas)
-        held.update({(number, *at): sum(of) for at, of in sizes.items()})
+        inputs_of_pack.update({(number, *at): sum(of) for at, of in sizes.items()})
     return FilledModule(
         module=name,
         unit=spec.input_unit,
         budget=budget,
-        packs=len(held),
+        packs=len(inputs_of_pack),
         fewest_packs=fewest,
-        fill=held.total() / (max(1, len(held)) * budget),
-        fullest=max(held.values(), default=0),
+        fill=inputs_of_pack.total() / (max(1, len(inputs_of_pack)) * budget),
+        fullest=max(inputs_of_pack.values(), default=0),
         fewest_micro_batches=rounds,
     )
 
@@ -100,25 +100,25 @@ def offloads(plan: Plan, name: str) -> bool:
 
 def item_inputs(plan: Plan, step: Step, name: str) -> dict[tuple[int, str], list[int]]:
     """Inputs of a module's items in a step, by micro-batch and group."""
-    found: dict[tuple[int, str], list[int]] = {}
+    inputs: dict[tuple[int, str], list[int]] = {}
     for number, micro_batch in enumerate(step.micro_batches):
         for a in assignments(plan, micro_batch):
             if a.module == name and a.items:
                 sizes = (input_count(plan.uses.models[name], plan.uses.items[name][item]) for item in a.items)
-                found.setdefault((number, a.group), []).extend(sizes)
-    return found
+                inputs.setdefault((number, a.group), []).extend(sizes)
+    return inputs
 
 
-def pack_text(found: PackFill) -> str:
+def pack_text(fill: PackFill) -> str:
     """`5 micro-batches, 5 at least (by vision's limit); llm 40 packs, 61.3 % of 16,384 tokens each; …`."""
-    least = f"{plural(found.micro_batches, 'micro-batch')}, {found.fewest:,} at least (by {found.fewest_by}'s limit)"
-    return "; ".join([least, *map(module_text, found.modules)])
+    least = f"{plural(fill.micro_batches, 'micro-batch')}, {fill.fewest:,} at least (by {fill.fewest_by}'s limit)"
+    return "; ".join([least, *map(module_text, fill.modules)])
 
 
-def module_text(found: FilledModule) -> str:
+def module_text(packed: FilledModule) -> str:
     """`llm 40 packs (25 at least), on average 61.3 % of 16,384 tokens`."""
-    packs = f"{found.module} {plural(found.packs, 'pack')} ({found.fewest_packs:,} at least)"
-    return f"{packs}, on average {percent(found.fill)} of {found.budget:,} {found.unit}"
+    packs = f"{packed.module} {plural(packed.packs, 'pack')} ({packed.fewest_packs:,} at least)"
+    return f"{packs}, on average {percent(packed.fill)} of {packed.budget:,} {packed.unit}"
 
 
 def fewest_packs(loads: "NDArray[np.int64]", budgets: "NDArray[np.int64]") -> int:

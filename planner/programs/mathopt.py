@@ -113,10 +113,7 @@ def without_stdout() -> Iterator[None]:
 
 def _parameters(limits: SolverLimits) -> Any:
     parameters = parameters_pb2.SolveParametersProto(
-        random_seed=limits.seed,
-        node_limit=limits.nodes,
-        relative_gap_tolerance=GAP,
-        absolute_gap_tolerance=GAP,
+        random_seed=limits.seed, node_limit=limits.nodes, relative_gap_tolerance=GAP, absolute_gap_tolerance=GAP
     )
     if limits.seconds is not None:
         parameters.time_limit.FromTimedelta(timedelta(seconds=limits.seconds))

@@ -6,13 +6,15 @@
 A is stored by rows (CSR): row i has `values[indptr[i]:indptr[i + 1]]` in the columns `indices[...]`, which rise.
 Always minimised; infinities mean "no bound". A program is immutable: derive a new one with `dataclasses.replace`.
 
-It is built the way its equations read, and `planner.programs.solve` solves it:
+It is built the way its equations read:
 
     b = ProgramBuilder()
     x = b.variable(0, 1, integer=True, cost=3.0)
     y = b.variable(0, 10)
     b.row({x: 1.0, y: -2.0}, upper=4.0)          # x - 2 y <= 4
     program = b.build()
+
+`planner.programs.solve` solves it.
 """
 
 from collections.abc import Mapping

@@ -14,9 +14,8 @@ from typing import NamedTuple
 from planner.plan.plan_file import Plan
 from planner.scoring.objective_value import item_lengths
 from planner.specs.base import with_fields
-from planner.specs.framework.own_runs import OwnRun
+from planner.specs.framework.own_runs import MeasuredRun, OwnRun, steps_apart
 from planner.specs.hardware.cluster import device_of_rank, entry_of_kind
-from planner.specs.measured_run import MeasuredRun, steps_apart
 from planner.specs.parallelism import Parallelism
 from planner.specs.parameters import parameter_counts
 from planner.specs.shipped_runs import MeasuredRuns, shipped_runs

@@ -2,7 +2,6 @@
 
 from planner.simulate.activities import NO_ACTIVITY, Activities, ActivityBuilder, ActivityTimes, IntArray
 from planner.simulate.compiled_clock import run_activities
-from planner.simulate.drawn_ranks import representatives_of_ranks
 from planner.simulate.engine import simulate, simulated_end
 from planner.simulate.equal_micro_batches import equal_step_seconds
 from planner.simulate.memory_curves import Curve, FurtherBytes, MemoryCurves, OutputBytes, simulate_memory, whole_curves
@@ -18,7 +17,7 @@ from planner.simulate.time_parts import (
 )
 from planner.simulate.timeline import TaskEvent, Timeline
 from planner.simulate.trace_reader import RecordedStep, median_step, read_steps
-from planner.simulate.trace_records import RoundsLeftOut, TracedStep
+from planner.simulate.trace_records import RoundsLeftOut, TracedStep, representatives_of_ranks
 from planner.simulate.trace_writer import build_trace, write_trace
 
 __all__ = [

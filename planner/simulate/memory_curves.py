@@ -181,13 +181,14 @@ def running_curve(base: float, changes: list[tuple[float, float]]) -> Curve:
 
 def whole_curves(memory: MemoryCurves, timeline: Timeline, abridged: bool = False) -> MemoryCurves:
     """The curves over the whole step of a timeline in which rounds repeat; `abridged`: without these."""
-    found, starts = timeline.repetition, timeline.round_starts()
-    if found is None:
+    repetition, starts = timeline.repetition, timeline.round_starts()
+    if repetition is None:
         return memory
     keys = [(id(curve), timeline.representative_of(rank)) for rank, curve in enumerate(memory.curves)]
     first = {key: rank for rank, key in reversed([*enumerate(keys)])}
     whole = {
-        key: whole_curve(memory.curves[rank], found, starts.get(key[1], 0.0), abridged) for key, rank in first.items()
+        key: whole_curve(memory.curves[rank], repetition, starts.get(key[1], 0.0), abridged)
+        for key, rank in first.items()
     }
     return MemoryCurves(tuple(whole[key] for key in keys))
 

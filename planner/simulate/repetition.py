@@ -55,38 +55,38 @@ def round_seconds(events: Sequence[TaskEvent], each: Sequence[dict[Hashable, int
 
 def abridged_timeline(timeline: Timeline) -> Timeline:
     """The timeline with the simulated events alone, each at its time in the whole step: rounds are left out."""
-    found = timeline.repetition
-    if found is None:
+    repetition = timeline.repetition
+    if repetition is None:
         return timeline
-    by, seconds = found.rounds * found.micro_batches, found.rounds * found.seconds
+    by, seconds = repetition.rounds * repetition.micro_batches, repetition.rounds * repetition.seconds
     events = (
         later_event(event, by, seconds) if number == BEHIND else event
-        for event, number in zip(timeline.events, found.numbers, strict=True)
+        for event, number in zip(timeline.events, repetition.numbers, strict=True)
     )
     return replace(timeline, events=tuple(events), repetition=None)
 
 
 def abridged_tasks(timeline: Timeline, tasks: Sequence[Task]) -> tuple[Task, ...]:
-    """The tasks of `abridged_timeline`: those that were simulated, each with its number in the whole step."""
-    found = timeline.repetition
-    if found is None:
+    """The tasks that were simulated, each with its number in the whole step, as `abridged_timeline` has them."""
+    repetition = timeline.repetition
+    if repetition is None:
         return tuple(tasks)
-    by = found.rounds * found.micro_batches
-    numbered = zip(tasks, found.numbers, strict=True)
+    by = repetition.rounds * repetition.micro_batches
+    numbered = zip(tasks, repetition.numbers, strict=True)
     return tuple(later_task(task, by) if number == BEHIND else task for task, number in numbered)
 
 
 def whole_timeline(timeline: Timeline) -> Timeline:
     """The timeline with an event for every task, also of rounds that were not simulated."""
-    found = timeline.repetition
-    if found is None:
+    repetition = timeline.repetition
+    if repetition is None:
         return timeline
-    events = [event for event, number in zip(timeline.events, found.numbers, strict=True) if number < BEHIND]
-    again = [event for event, number in zip(timeline.events, found.numbers, strict=True) if number == WATCHED - 1]
-    for times in range(1, found.rounds + 1):
-        events += [later_event(event, times * found.micro_batches, times * found.seconds) for event in again]
-    by, seconds = found.rounds * found.micro_batches, found.rounds * found.seconds
-    rest = (event for event, number in zip(timeline.events, found.numbers, strict=True) if number == BEHIND)
+    events = [event for event, number in zip(timeline.events, repetition.numbers, strict=True) if number < BEHIND]
+    again = [event for event, number in zip(timeline.events, repetition.numbers, strict=True) if number == WATCHED - 1]
+    for times in range(1, repetition.rounds + 1):
+        events += [later_event(event, times * repetition.micro_batches, times * repetition.seconds) for event in again]
+    by, seconds = repetition.rounds * repetition.micro_batches, repetition.rounds * repetition.seconds
+    rest = (event for event, number in zip(timeline.events, repetition.numbers, strict=True) if number == BEHIND)
     events += [later_event(event, by, seconds) for event in rest]
     return replace(timeline, events=tuple(events), repetition=None)
 
@@ -109,15 +109,15 @@ def whole_tasks(timeline: Timeline, tasks: Sequence[Task]) -> tuple[Task, ...]:
     """A task for every event of the whole timeline. A copied task keeps the items of the simulated one: as many and of
     the same lengths, but not the same ones.
     """
-    found = timeline.repetition
-    if found is None:
+    repetition = timeline.repetition
+    if repetition is None:
         return tuple(tasks)
-    numbered = [*zip(tasks, found.numbers, strict=True)]
+    numbered = [*zip(tasks, repetition.numbers, strict=True)]
     again = [task for task, number in numbered if number == WATCHED - 1]
     whole = [task for task, number in numbered if number < BEHIND]
-    for times in range(1, found.rounds + 1):
-        whole += [later_task(task, times * found.micro_batches) for task in again]
-    by = found.rounds * found.micro_batches
+    for times in range(1, repetition.rounds + 1):
+        whole += [later_task(task, times * repetition.micro_batches) for task in again]
+    by = repetition.rounds * repetition.micro_batches
     return (*whole, *(later_task(task, by) for task, number in numbered if number == BEHIND))
 
 

@@ -28,12 +28,12 @@ class TimePart(NamedTuple):
 
 def mean_seconds(timeline: Timeline, name: Callable[[TimePart], str]) -> dict[str, float]:
     """Seconds of the mean rank by what `name` calls each part; they add up to the step."""
-    found: defaultdict[str, float] = defaultdict(float)
+    seconds_by_name: defaultdict[str, float] = defaultdict(float)
     counts = rank_counts(timeline)
     for rank, parts in rank_parts(timeline, tuple(counts)).items():
         for part in parts:
-            found[name(part)] += part.seconds * counts[rank] / timeline.ranks
-    return dict(found)
+            seconds_by_name[name(part)] += part.seconds * counts[rank] / timeline.ranks
+    return dict(seconds_by_name)
 
 
 def rank_counts(timeline: Timeline) -> dict[int, int]:

@@ -87,13 +87,13 @@ class Timeline:
 
     def round_starts(self) -> dict[int, float]:
         """For each simulated rank, the start of its last watched round: of the round's first pass."""
-        found: dict[int, float] = {}
+        starts: dict[int, float] = {}
         numbers = self.repetition.numbers if self.repetition else ()
         for event, number in zip(self.events, numbers, strict=False):
             if number == WATCHED - 1 and event.stream == "compute":
                 for rank in event.ranks:
-                    found[rank] = min(found.get(rank, event.start), event.start)
-        return found
+                    starts[rank] = min(starts.get(rank, event.start), event.start)
+        return starts
 
     def representative_of(self, rank: int) -> int:
         """The simulated rank that represents this one: itself, if it was simulated."""

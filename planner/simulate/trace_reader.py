@@ -27,10 +27,10 @@ FOREIGN_FIX = "give a trace that planner wrote; `planner replay` reads those of 
 
 def read_json_object(path: Path) -> TraceRecord:
     """The JSON object in a file, plain or gzipped. Raises InputError."""
-    found = read_json(path, FOREIGN_FIX, PLANNED_TRACE)
-    if not isinstance(found, dict):
+    trace = read_json(path, FOREIGN_FIX, PLANNED_TRACE)
+    if not isinstance(trace, dict):
         raise InputError("this is not a trace that planner wrote", where=str(path), fix=FOREIGN_FIX)
-    return found
+    return trace
 
 
 class JsonObject:

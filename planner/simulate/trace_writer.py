@@ -13,13 +13,13 @@ from pathlib import Path
 
 from planner.files import write_bytes
 from planner.plan.task import Task
-from planner.simulate.drawn_ranks import choose_drawn_ranks
 from planner.simulate.timeline import TaskEvent, Timeline
 from planner.simulate.trace_records import (
     GroupColours,
     TracedStep,
     TraceRecord,
     TraceSide,
+    choose_drawn_ranks,
     number_threads,
     to_microseconds,
 )

@@ -16,7 +16,7 @@ from planner.errors import InputError
 from planner.specs import library
 from planner.specs.base import with_fields
 from planner.specs.framework.memory_coefficients import PLANNER_RUNTIME_MEMORY, MemoryCoefficients
-from planner.specs.framework.own_runs import OwnRun, after_runs, shifted_timing
+from planner.specs.framework.own_runs import MeasuredRun, OwnRun, after_runs, shifted_timing
 from planner.specs.framework.software import Framework
 from planner.specs.framework.timing_coefficients import TimingCoefficients, plain_numbers
 from planner.specs.hardware.cluster import Cluster
@@ -35,16 +35,8 @@ from planner.specs.job_batches import (
     without_references,
 )
 from planner.specs.layers import Module
-from planner.specs.measured_run import MeasuredRun
 from planner.specs.model import Model
-from planner.specs.named_files import (
-    NO_TABLES,
-    NameTables,
-    choose_profile,
-    read_cluster,
-    read_software,
-    require_names,
-)
+from planner.specs.named_files import NO_TABLES, NameTables, choose_profile, read_cluster, read_software, require_names
 from planner.specs.parallelism import Parallelism, broken_partition, decided_fields
 from planner.specs.parameters import parameter_counts
 from planner.specs.trained_parameters import with_trained

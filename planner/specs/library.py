@@ -13,13 +13,7 @@ from planner.specs.job import Job
 from planner.specs.model import Model
 
 T = TypeVar("T")
-FOLDERS: dict[type, str] = {
-    Model: "models",
-    Cluster: "clusters",
-    Profile: "devices",
-    Job: "jobs",
-    Software: "software",
-}
+FOLDERS: dict[type, str] = {Model: "models", Cluster: "clusters", Profile: "devices", Job: "jobs", Software: "software"}
 
 
 def shipped_folder() -> Path:

@@ -128,5 +128,5 @@ def even_sizes(tokens: int, ranks: int, unit: int = 1) -> tuple[int, ...]:
     units, rest = divmod(tokens, unit)
     if rest:
         raise ValueError(f"{tokens} tokens do not divide into units of {unit}")
-    each, more = divmod(units, ranks)
-    return tuple(unit * (each + (index < more)) for index in range(ranks))
+    least, more = divmod(units, ranks)
+    return tuple(unit * (least + (index < more)) for index in range(ranks))

@@ -9,8 +9,8 @@ from typing import ClassVar
 
 from planner import files
 from planner.specs.base import Positive, Spec
+from planner.specs.framework.own_runs import MeasuredRun
 from planner.specs.library import shipped_folder
-from planner.specs.measured_run import MeasuredRun
 
 FILE = "measured.yaml"
 

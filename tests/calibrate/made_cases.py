@@ -9,7 +9,7 @@ from planner.calibrate.framework_fit import predicted_seconds
 from planner.calibrate.timed_cases import machines_of_cases
 from planner.costs.layout_columns import LayoutColumns
 from planner.published.published_case import PublishedCase, RecordOrigin, StatedNetwork
-from planner.specs.framework.coefficient_priors import FRAMEWORK_PRIORS
+from planner.specs.framework.timing_coefficients import FRAMEWORK_PRIORS
 from planner.specs.layers import Decoder
 
 DENSE = Decoder(layers=32, hidden=4096, heads=32, kv_heads=8, ffn=14336, vocab=128256)

@@ -18,8 +18,7 @@ from planner.calibrate.coefficients import (
     with_sustained_rates,
 )
 from planner.calibrate.framework_fit import HELD_WIDTH, prior_covariance
-from planner.specs.framework.coefficient_priors import AT_MOST_ONE, FRAMEWORK_PRIORS
-from planner.specs.framework.timing_coefficients import TimingCoefficients
+from planner.specs.framework.timing_coefficients import AT_MOST_ONE, FRAMEWORK_PRIORS, TimingCoefficients
 from planner.specs.hardware.device_rates import DeviceRates
 from planner.specs.hardware.profile import Profile
 from planner.specs.library import read_named, shipped_names

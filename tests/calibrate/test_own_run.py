@@ -12,10 +12,10 @@ from planner.errors import InputError
 from planner.scoring import described_run, nearest_run, read_plan, throughput
 from planner.scoring.nearest_run import OWN
 from planner.specs.base import with_fields
+from planner.specs.framework.own_runs import JOB_FACTS
 from planner.specs.framework.software import Software
 from planner.specs.inputs import JobOptions, job_run, load_job
 from planner.specs.library import read_named
-from planner.specs.measured_run import JOB_FACTS
 
 GOLDEN = Path("tests/golden/pipeline_order/llama-3-8b-h100x8")
 pytestmark = pytest.mark.slow  # a score for each coefficient

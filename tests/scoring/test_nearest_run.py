@@ -12,7 +12,7 @@ from planner.plan.plan_file import Plan
 from planner.scoring import interval_spread, nearest_run, plan_answer, score
 from planner.scoring.nearest_run import FREE_STEPS, nearest_of, nearest_to
 from planner.specs.base import with_fields
-from planner.specs.measured_run import DEGREES, steps_apart
+from planner.specs.framework.own_runs import DEGREES, steps_apart
 from planner.specs.parallelism import Parallelism
 from planner.specs.shipped_runs import shipped_runs
 

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 from planner import files
 from planner.errors import InputError
 from planner.specs.base import with_fields
-from planner.specs.framework.coefficient_priors import WIDTHS
 from planner.specs.framework.own_runs import SHARED, UNEXPLAINED, OwnRun, after_runs, correlation, shifted_timing
 from planner.specs.framework.software import Software
-from planner.specs.framework.timing_coefficients import TimingCoefficients
+from planner.specs.framework.timing_coefficients import WIDTHS, TimingCoefficients
 from planner.specs.library import read_named
 from planner.specs.shipped_runs import shipped_runs
 

@@ -168,11 +168,7 @@ def refuses_rounds(at: LaunchCase) -> Truth:
     if at.knobs.interleaved_micro_batches == "any":
         return False
     pp, count = at["pp"], at.micro_batches
-    left = {
-        "stages": count < pp,
-        "multiple": count % pp != 0,
-        "rounds": count % np.maximum(1, count // pp) != 0,
-    }
+    left = {"stages": count < pp, "multiple": count % pp != 0, "rounds": count % np.maximum(1, count // pp) != 0}
     return (at["vpp"] > 1) & left[at.knobs.interleaved_micro_batches]
 
 

@@ -13,8 +13,7 @@ from planner.plan.mesh.synchronisation import reduces_gradients
 from planner.plan.plan_file import Layout, Plan
 from planner.plan.schedules import default_schedule
 from planner.specs.base import FirstStage, Layers, Ranks, with_fields
-from planner.specs.layers import Module
-from planner.specs.layers.recomputed_parts import module_parts
+from planner.specs.layers import Module, module_parts
 from planner.specs.parallelism import DEFAULT_RANK_ORDER, MESH_DIMS, Parallelism, broken_partition, decided_fields
 
 
@@ -121,15 +120,15 @@ def exchange_laws(layout: Layout, module: Module, where: str) -> Iterator[Violat
 
 def recompute_laws(layout: Layout, module: Module, where: str) -> Iterator[Violation]:
     """Ranges of `recompute` name existing layers, each once; parts that are named are in some layer."""
-    each = layout.recompute if isinstance(layout.recompute, dict) else {"": layout.recompute}
+    by_range = layout.recompute if isinstance(layout.recompute, dict) else {"": layout.recompute}
     if isinstance(layout.recompute, dict):
         yield from range_laws(layout.recompute, module, f"{where}.recompute")
-    own = module_parts(module)
-    for layers, how in each.items():
+    known_parts = module_parts(module)
+    for layers, how in by_range.items():
         for part in how if isinstance(how, tuple) else ():
-            if part not in own:
+            if part not in known_parts:
                 key = f"{where}.recompute{f'.{layers}' if layers != '' else ''}"
-                yield Violation(key, f"no layer has part `{part}` to recompute", f"some of {', '.join(own)}")
+                yield Violation(key, f"no layer has part `{part}` to recompute", f"some of {', '.join(known_parts)}")
 
 
 def expert_laws(layout: Layout, module: Module, where: str) -> Iterator[Violation]:
@@ -163,14 +162,13 @@ def range_laws(layer_ranges: Iterable[str | int], module: Module, where: str) ->
 def fixed_laws(plan: Plan, name: str, layout: Layout) -> Iterator[Violation]:
     """Fields that the job fixed have the fixed values in the plan."""
     module, fixed = plan.uses.models[name], plan.uses.fix.layouts.get(name, Parallelism())
+    # Where the placement of experts differs between layers, there is a layout of each placement.
+    variants = (expert_layouts(layout, module) if layout.experts else []) or [layout]
     for field, value in decided_fields(fixed).items():
         value = first_stage_ranks(plan, name) if isinstance(value, FirstStage) else value
-        values = [getattr(variant, field) for variant in expert_variants(layout, module)]
-        different = [
-            value_there
-            for value_there in values
-            if normalised(layout, field, value, module) != normalised(layout, field, value_there, module)
-        ]
+        values = [getattr(variant, field) for variant in variants]
+        wanted = normalised(layout, field, value, module)
+        different = [other for other in values if normalised(layout, field, other, module) != wanted]
         if field == "schedule":
             yield from fixed_schedule_laws(plan, name, str(value))
         elif different:
@@ -185,11 +183,6 @@ def first_stage_ranks(plan: Plan, name: str) -> Ranks:
     """
     readers = (plan.layouts[edge.target] for edge in plan.edges if edge.source == name)
     return next((stage_ranks(reader, 0) for reader in readers), Ranks())
-
-
-def expert_variants(layout: Layout, module: Module) -> list[Layout]:
-    """Return the layout, or where the placement of experts differs between layers, the layout of each placement."""
-    return (expert_layouts(layout, module) if layout.experts else []) or [layout]
 
 
 def fixed_schedule_laws(plan: Plan, name: str, fixed: str) -> Iterator[Violation]:

@@ -35,13 +35,13 @@ __all__ = ["Violation", "require_legal", "require_legal_layouts", "violations"]
 
 def violations(plan: Plan) -> list[Violation]:
     """Return all violations; a legal plan has none."""
-    found = [*layout_laws(plan), *name_laws(plan), *limit_name_laws(plan), *repeated_laws(plan), *group_laws(plan)]
-    if found:  # the laws below look names up
-        return found
-    found, placement = [*launch_laws(plan), *size_laws(plan), *item_laws(plan), *feed_laws(plan)], GroupPlacement(plan)
+    broken = [*layout_laws(plan), *name_laws(plan), *limit_name_laws(plan), *repeated_laws(plan), *group_laws(plan)]
+    if broken:  # the laws below look names up
+        return broken
+    broken, placement = [*launch_laws(plan), *size_laws(plan), *item_laws(plan), *feed_laws(plan)], GroupPlacement(plan)
     for number, step in enumerate(plan.steps):
-        found += [*step_laws(plan, step, placement, f"steps[{number}]")]
-    return found or [*wait_laws(plan)]
+        broken += [*step_laws(plan, step, placement, f"steps[{number}]")]
+    return broken or [*wait_laws(plan)]
 
 
 def require_legal(plan: Plan, name: str) -> None:

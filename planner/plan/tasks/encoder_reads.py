@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from planner.plan.plan_file import Edge, Plan
 from planner.plan.task import Phase, Task
 from planner.plan.tasks.module_work import GroupWork, ModuleWork, pass_task
-from planner.plan.tokens.reading_stages import transfer_group
+from planner.plan.tokens.encoder_outputs import transfer_group
 from planner.specs.base import Ranks
 
 

@@ -15,19 +15,14 @@ from planner.plan.tasks.module_work import GroupWork, ModuleWork, group_tasks, s
 from planner.plan.tasks.placements import ModulePlacements, ResolvedPlacement, TaskUnit, insert_placed_tasks
 from planner.plan.tasks.readers_order import NominalOrder, NominalTimes
 from planner.plan.tasks.task_inserter import TaskInserter
-from planner.plan.tokens.reading_stages import reading_stages
+from planner.plan.tokens.encoder_outputs import reading_stages
 from planner.specs.base import Layers
 
 LateRecv = tuple[EncoderRead, Task, Task]  # what reads, and the send and recv of its outputs
 
 
 def insert_encoder_tasks(
-    plan: Plan,
-    step: Step,
-    encoder: ModuleWork,
-    works: Mapping[str, ModuleWork],
-    order: list[Task],
-    times: NominalTimes,
+    plan: Plan, step: Step, encoder: ModuleWork, works: Mapping[str, ModuleWork], order: list[Task], times: NominalTimes
 ) -> list[Task]:
     """Return `order`, which is by these times, with the encoder's tasks inserted."""
     edges = [edge for edge in plan.edges if edge.source == encoder.module]

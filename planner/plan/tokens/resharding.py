@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 from planner.plan.plan_file import Edge, Plan
 from planner.plan.task import Task
-from planner.plan.tokens.encoder_outputs import FedSpan, ItemKey, fed_spans, fed_tokens
-from planner.plan.tokens.reading_stages import layout_stages, reader_of
+from planner.plan.tokens.encoder_outputs import FedSpan, ItemKey, fed_spans, fed_tokens, layout_stages, reader_of
 from planner.plan.tokens.token_shards import TokenRun, token_runs
 from planner.specs.layers import Module
 

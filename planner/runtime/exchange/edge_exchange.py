@@ -19,8 +19,7 @@ from planner.models import CrossAttentionMemory, EncoderFeatures
 from planner.plan.gradient_flow import gradient_flows
 from planner.plan.plan_file import Plan
 from planner.plan.task import Task
-from planner.plan.tokens.encoder_outputs import ItemKey, fed_tokens
-from planner.plan.tokens.reading_stages import layout_stages, reading_stages
+from planner.plan.tokens.encoder_outputs import ItemKey, fed_tokens, layout_stages, reading_stages
 from planner.plan.tokens.resharding import TransferKey, transfer_key
 from planner.runtime.exchange.edge_transfers import EdgeTransfer, edge_transfers, transfers_by_pair
 from planner.runtime.exchange.micro_batch_in_flight import InFlightKey, MicroBatchInFlight, in_flight_key

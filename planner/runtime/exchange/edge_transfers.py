@@ -12,7 +12,7 @@ from planner.plan.group_catalogue import groups_of_module
 from planner.plan.mesh.rank_mesh import stage_ranks
 from planner.plan.plan_file import Plan
 from planner.plan.task import Task
-from planner.plan.tokens.reading_stages import reading_stages
+from planner.plan.tokens.encoder_outputs import reading_stages
 from planner.plan.tokens.resharding import (
     Route,
     TransferKey,

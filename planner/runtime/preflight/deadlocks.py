@@ -14,8 +14,7 @@ from planner.plan.mesh.rank_mesh import coordinates
 from planner.plan.mesh.synchronisation import synchronised_phases
 from planner.plan.plan_file import Layout, Plan
 from planner.plan.task import Phase, Task
-from planner.plan.tokens.encoder_outputs import fed_spans
-from planner.plan.tokens.reading_stages import reader_of
+from planner.plan.tokens.encoder_outputs import fed_spans, reader_of
 from planner.plan.tokens.resharding import TransferKey, edge_of_transfer, is_between_modules, transfer_key
 from planner.runtime.exchange.edge_transfers import EdgeTransfer, edge_transfers
 from planner.runtime.execution_order import (

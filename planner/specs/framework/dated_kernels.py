@@ -81,9 +81,7 @@ def with_kernel(timing: TimingCoefficients, kernel: AttentionKernel) -> TimingCo
     """Coefficients of a framework that has this kernel, of those relative to its kernel."""
     shares = KERNEL_SHARES[kernel]
     return with_fields(
-        timing,
-        attention=timing.attention * shares.hopper,
-        attention_ampere=timing.attention_ampere * shares.ampere,
+        timing, attention=timing.attention * shares.hopper, attention_ampere=timing.attention_ampere * shares.ampere
     )
 
 

@@ -1,8 +1,9 @@
-"""Runs that a user measured, kept beside the coefficients of the framework that ran them, and how alike two jobs are.
+"""What a run was whose steps somebody timed, how far two are apart, and what runs of a user tell of a job.
 
-Coefficients of a job deviate from those in the file: partly as those of all its framework's jobs do, and partly the
-more alike the nearer two jobs are. Nearness is of what a job says, not of a layout: all plans of a job have one set of
-prices, which their order, their seconds and their bounds are of.
+Runs that a user measured are kept beside the coefficients of the framework that ran them. Coefficients of a job deviate
+from those in the file: partly as those of all its framework's jobs do, and partly the more alike the nearer two jobs
+are. Nearness is of what a job says, not of a layout: all plans of a job have one set of prices, which their order,
+their seconds and their bounds are of.
 
 What runs tell of a job's coefficients is as much of their errors as uncertainty explains, and no more. Let the
 logarithm of the seconds of run i change by g_i with the logarithms of coefficients. These are uncertain by Σ, alike in
@@ -21,9 +22,38 @@ from math import exp, log, log2, sqrt
 from typing import Any, NamedTuple
 
 from planner.specs.base import Count, Positive, RankCount, Spec, with_fields
-from planner.specs.framework.coefficient_priors import AT_MOST_ONE, WIDTHS
-from planner.specs.framework.timing_coefficients import TimingCoefficients
-from planner.specs.measured_run import JOB_FACTS, MeasuredRun, steps_apart
+from planner.specs.framework.timing_coefficients import AT_MOST_ONE, WIDTHS, TimingCoefficients
+
+DEGREES = ("ranks", "tp", "pp", "cp", "ep", "seq", "billions")  # half a step away for each doubling
+KINDS = ("software", "dtype", "experts", "zero")  # one step where they differ
+OTHER_DEVICE = 0.5  # a device of the same peak
+JOB_FACTS = frozenset({"device", "dtype", "experts", "ranks", "seq", "billions"})  # those that a job says before a plan
+
+
+class MeasuredRun(NamedTuple):
+    """What one run was, of the module that is largest."""
+
+    device: str  # a name in profiles/devices
+    software: str  # a name in profiles/software
+    dtype: str  # of products
+    experts: bool  # whether it routes tokens to experts
+    zero: int  # 1 also where there is nothing to shard
+    ranks: int
+    tp: int
+    pp: int
+    cp: int
+    ep: int
+    seq: int  # tokens of a sequence
+    billions: float  # parameters / 1e9
+
+
+def steps_apart(one: MeasuredRun, other: MeasuredRun, doublings: float) -> dict[str, float]:
+    """By fact in which two runs differ, how far they are apart in it. `doublings`: between their devices' peaks."""
+    found = {name: abs(log2(getattr(one, name) / getattr(other, name))) / 2.0 for name in DEGREES}
+    found |= {name: float(getattr(one, name) != getattr(other, name)) for name in KINDS}
+    found["device"] = OTHER_DEVICE + doublings if one.device != other.device else 0.0
+    return {name: far for name, far in found.items() if far}
+
 
 # Chosen by the mean error after one run over published sources, each predicted without itself: it is least from 0.05 to
 # 0.2 and from 0.03 to 0.06, whichever source is left out (docs/results.md).

@@ -77,8 +77,8 @@ class NodeAdapters(NodePart):
 
 def adapters_gb_per_s(text: str) -> float:
     """Return GB/s of adapters that are written like 8x400Gb; 0 where the text is none."""
-    found = ADAPTERS.fullmatch(text.strip())
-    return int(found[1] or 1) * float(found[2]) * GIGA[found[3]] * BYTES[found[4]] if found else 0.0
+    match = ADAPTERS.fullmatch(text.strip())
+    return int(match[1] or 1) * float(match[2]) * GIGA[match[3]] * BYTES[match[4]] if match else 0.0
 
 
 ASSUMED_NODE_US = 10.0  # latency of a hop where nobody measured the device's links: that of the slowest measured ones

@@ -72,10 +72,10 @@ def image_parts(rule: Resize, size: ImageSize, patch: int, merge: int) -> tuple[
     if isinstance(rule, SmartResize):
         width, height = smart_size(rule, size, patch * merge)
         return (width * height // patch**2,)
-    each = (rule.pixels // patch) ** 2
+    tile_patches = (rule.pixels // patch) ** 2
     if isinstance(rule, CanvasResize):
-        return ((each + rule.class_tokens) * (rule.most if rule.padded else canvas_tiles(rule, size)),)
-    return (each,) * (1 if isinstance(rule, FixedResize) else tile_count(rule, size))
+        return ((tile_patches + rule.class_tokens) * (rule.most if rule.padded else canvas_tiles(rule, size)),)
+    return (tile_patches,) * (1 if isinstance(rule, FixedResize) else tile_count(rule, size))
 
 
 def part_grid(rule: Resize, size: ImageSize, patch: int, merge: int) -> tuple[int, int]:
@@ -106,9 +106,9 @@ def video_parts(
     `patch`: pixels on a side, `merge`, frames. Raises ValueError.
     """
     side, merge, frames = patch
-    each = image_parts(frame_resize(sampling), frame, side, merge)[0]
+    patches = image_parts(frame_resize(sampling), frame, side, merge)[0]
     taken = min(max(int(sampling.fps * seconds), sampling.least), sampling.most)
-    return (each,) * max(1, taken // frames)
+    return (patches,) * max(1, taken // frames)
 
 
 def frame_resize(sampling: VideoSampling) -> SmartResize:

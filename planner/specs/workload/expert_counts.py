@@ -45,12 +45,12 @@ def with_expert_counts(model: Model, counts: Mapping[Name, ExpertCounts], path: 
 
 def read_counts(path: Path) -> CountedTokens:
     """The counts of a CSV: a row for each layer or step, a number for each expert. Raises InputError."""
-    found: list[tuple[float, ...]] = []
+    counts: list[tuple[float, ...]] = []
     for line, cells in files.read_csv(path):
         where = f"{path}:{line}"
         try:
-            found.append(msgspec.convert(tuple(map(float, cells)), tuple[Amount, ...]))
+            counts.append(msgspec.convert(tuple(map(float, cells)), tuple[Amount, ...]))
         except (ValueError, msgspec.ValidationError) as error:
             message = f"`{','.join(cells)[:60]}` is no row of counts"
             raise InputError(message, where=where, fix="write numbers from 0 on, with commas between them") from error
-    return tuple(filter(None, found))
+    return tuple(filter(None, counts))

@@ -49,11 +49,11 @@ def parse_part(text: str) -> MixPart:
 
 def mix_share(mix: str) -> float:
     """The share of samples that are multimodal, of a mix such as 9:1. Raises InputError."""
-    found = MIX.fullmatch(mix)
-    if not found:
+    match = MIX.fullmatch(mix)
+    if not match:
         fix = "multimodal to text-only samples, as 1:9,5:5,9:1, each with its steps, as 1:9=2000, or none"
         raise InputError(f"`{mix}` is no mix", where=WHERE, fix=fix)
-    multimodal, text_only = float(found[1]), float(found[2])
+    multimodal, text_only = float(match[1]), float(match[2])
     if not multimodal + text_only > 0:
         raise InputError(
             f"both shares of the mix {mix} are 0", where=WHERE, fix="9:1 are nine samples with images to one"
@@ -63,15 +63,15 @@ def mix_share(mix: str) -> float:
 
 def distinct_mixes(schedule: Sequence[MixPart]) -> tuple[MixPart, ...]:
     """Each mix of a schedule once, under the name that it has first, with all its steps."""
-    found: list[MixPart] = []
+    mixes: list[MixPart] = []
     for part in schedule:
-        at = place_of(found, part)
+        at = place_of(mixes, part)
         if at is None:
-            found.append(part)
+            mixes.append(part)
         elif part.steps is not None:
-            whole = (found[at].steps or 0.0) + part.steps
-            found[at] = MixPart(mix=found[at].mix, share=found[at].share, steps=whole)
-    return tuple(found)
+            whole = (mixes[at].steps or 0.0) + part.steps
+            mixes[at] = MixPart(mix=mixes[at].mix, share=mixes[at].share, steps=whole)
+    return tuple(mixes)
 
 
 def place_of(mixes: Sequence[MixPart], part: MixPart) -> int | None:

@@ -157,10 +157,10 @@ def with_mix(workload: Workload, mix: str) -> Workload:
     if not isinstance(given, SampleMix):
         fix = "say workload.lengths: {from: sample_mix, text: ..., images: ...} in the job"
         raise InputError("the job's samples are not drawn, and have the mix that they have", where="--mix", fix=fix)
-    found = MIX.fullmatch(mix.strip())
-    if not found:
+    match = MIX.fullmatch(mix.strip())
+    if not match:
         raise InputError(f"`{mix}` is no mix", where="--mix", fix="multimodal to text-only samples, as 9:1")
-    return with_fields(workload, lengths=with_fields(given, multimodal=float(found[1]), text_only=float(found[2])))
+    return with_fields(workload, lengths=with_fields(given, multimodal=float(match[1]), text_only=float(match[2])))
 
 
 def read_sample_batches(

@@ -29,7 +29,7 @@ class SampleReaders(NamedTuple):
 
 def sample_readers(model: Model, loss: str, where: str) -> SampleReaders:
     """Who reads images and who hears sound. Raises InputError where that is not one module each, which feeds `loss`."""
-    found: dict[str, str] = {}
+    reader_of_unit: dict[str, str] = {}
     fix = "give each module a stream of its own: workload.streams"
     for name, module in model.modules.items():
         if name == loss:
@@ -39,8 +39,8 @@ def sample_readers(model: Model, loss: str, where: str) -> SampleReaders:
             raise InputError(message, where="workload.module", fix=f"module: {name}")
         if module.input_unit == "tokens":
             raise InputError(f"samples have nothing for `{name}` of {model.name} to read", where=where, fix=fix)
-        if module.input_unit in found:
-            both = f"{found[module.input_unit]} and {name} of {model.name}"
+        if module.input_unit in reader_of_unit:
+            both = f"{reader_of_unit[module.input_unit]} and {name} of {model.name}"
             raise InputError(f"{both} read the same, and samples do not say for which it is", where=where, fix=fix)
         if model.targets(name) != (loss,):
             fed = " and ".join(model.targets(name))
@@ -48,8 +48,8 @@ def sample_readers(model: Model, loss: str, where: str) -> SampleReaders:
                 fix = f"edges: [{{from: {name}, to: {loss}}}] in the model's file, or leave the module out"
                 raise InputError(f"no module of {model.name} reads `{name}`", where=where, fix=fix)
             raise InputError(f"`{name}` feeds {fed}, and samples are items of `{loss}`", where=where, fix=fix)
-        found[module.input_unit] = name
-    return SampleReaders(model, loss, **found)
+        reader_of_unit[module.input_unit] = name
+    return SampleReaders(model, loss, **reader_of_unit)
 
 
 def sized_sample(readers: SampleReaders, sample: Sample, where: str) -> SizedSample:

@@ -79,12 +79,12 @@ class StreamReader:
 
 def numbers_by_reader(items: Sequence[StreamItem]) -> dict[tuple[str, int], list[int]]:
     """Return, by module and number of a reader, the items that it reads."""
-    found: dict[tuple[str, int], list[int]] = defaultdict(list)
+    numbers: dict[tuple[str, int], list[int]] = defaultdict(list)
     for item in items:
         for target, readers in item.readers.items():
             for reader in readers:
-                found[target, reader].append(item.number)
-    return found
+                numbers[target, reader].append(item.number)
+    return numbers
 
 
 def stream_order(workload: Workload, model: Model, samples: str, where: SourcePaths) -> list[str]:

@@ -12,7 +12,7 @@ from planner.packing import exchange_loads
 from planner.plan.mesh.rank_mesh import stage_ranks
 from planner.plan.plan_file import Layout
 from planner.plan.task import NO_RANKS, Task
-from planner.plan.tokens.reading_stages import transfer_group
+from planner.plan.tokens.encoder_outputs import transfer_group
 from planner.specs.base import Layers, Ranks
 from planner.specs.workload.items import Size, item_tokens, part_lengths
 from planner.specs.workload.samples import SampleBatch
