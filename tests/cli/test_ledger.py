@@ -25,7 +25,7 @@ LEFT = [skipped(20, "c", "unreadable number", "tp: x")]
 def rows(monkeypatch, tmp_path):
     """A folder of rows, and a predictor that is a tenth too slow."""
     monkeypatch.setattr("planner.published.predict_cases", lambda cases: perfect(cases, 1.1))
-    monkeypatch.setattr("planner.ledger.published_accuracy.read_published", lambda directory: (CASES, LEFT))
+    monkeypatch.setattr("planner.ledger.accuracy.read_published", lambda directory: (CASES, LEFT))
     return tmp_path
 
 
@@ -92,13 +92,13 @@ def test_what_is_no_folder(rows):
 def test_a_folder_without_such_rows(rows, monkeypatch):
     whole = replace(LEFT[0], origin=replace(LEFT[0].origin, line=1))
     for left in ([], [whole]):
-        monkeypatch.setattr("planner.ledger.published_accuracy.read_published", lambda directory, left=left: ([], left))
+        monkeypatch.setattr("planner.ledger.accuracy.read_published", lambda directory, left=left: ([], left))
         assert invoke(rows).exception.exit_code == 2
 
 
 def test_whole_files_are_listed_and_are_no_rows(rows, monkeypatch):
     whole = replace(LEFT[0], origin=replace(LEFT[0].origin, line=1, file="models.csv", source="models"))
-    monkeypatch.setattr("planner.ledger.published_accuracy.read_published", lambda directory: (CASES, [*LEFT, whole]))
+    monkeypatch.setattr("planner.ledger.accuracy.read_published", lambda directory: (CASES, [*LEFT, whole]))
     done = invoke(rows)
     assert "9 records of 3 sources" in done.stdout
     assert "models.csv" in done.stdout
