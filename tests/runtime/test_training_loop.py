@@ -291,7 +291,7 @@ def test_a_scheduler_may_signal_every_process_and_the_run_is_saved(tmp_path):
         while process.poll() is None and len(lines_of(tmp_path / "metrics.jsonl")) < 2:
             time.sleep(0.05)
         os.killpg(process.pid, signal.SIGTERM)
-        said, errors = process.communicate(timeout=60)
+        said, errors = process.communicate()
     finally:
         process.kill()
         process.communicate()
