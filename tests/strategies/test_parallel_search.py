@@ -241,12 +241,6 @@ def test_what_is_fixed_of_a_module_goes_before_what_is_said_of_all(made):
     assert (layout.zero, layout.recompute) == (0, "none") == (fixed_fields(inputs).zero, fixed_fields(inputs).recompute)
 
 
-@pytest.mark.slow
-def test_the_same_job_gives_the_same_bytes(made):
-    one, other = (parallel_search.plan(made(), None) for _ in range(2))
-    assert files.dump(one) == files.dump(other)
-
-
 # ---------------------------------------------------------------------------------------------------------- memory
 
 

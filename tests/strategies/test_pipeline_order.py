@@ -139,12 +139,6 @@ def test_a_plan_is_read_back_and_checked(usual, tmp_path):
     assert isinstance(usual, Plan)
 
 
-@pytest.mark.slow
-def test_the_same_job_gives_the_same_bytes(usual, folder, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
-    assert files.dump(solved(inputs_in(folder))) == files.dump(usual)
-
-
 def test_letters_become_slots():
     assert [f"{p}{k}" for p, k, _ in numbered_slots("FFIWIW", True)] == ["F0", "F1", "I0", "W0", "I1", "W1"]
     assert order_as_text(("FFIWIW", "FIFWIW"), False) == ("F0 F1 B0 B1", "F0 B0 F1 B1")
