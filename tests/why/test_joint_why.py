@@ -19,13 +19,13 @@ from planner.why import JointWhyNot, JointWhyPlan, WhyGroup
 from planner.why.data_changes import other_data, other_size
 from planner.why.plan_problem import single_step
 from tests.examples import examples
-from tests.placed_jobs import SOME
+from tests.placed_jobs import FEW
 
 SHAPE = {"layers": 2, "hidden": 16, "heads": 4, "ffn": 32, "out": 32}
 
 
 @pytest.mark.slow
-@SOME
+@FEW
 def test_placements_that_are_listed_go_into_why_not(placed, name):
     plan = placed(name)
     answer = pipeline.why(plan)
@@ -41,7 +41,7 @@ def test_placements_that_are_listed_go_into_why_not(placed, name):
 
 
 @pytest.mark.slow
-@SOME
+@FEW
 def test_other_data_keep_text_and_places(placed, name):
     """Tokens of samples are fewer by the outputs that they no longer read, and by nothing else; the plan is legal."""
     plan = placed(name)
@@ -105,7 +105,7 @@ def test_half_of_tiles_and_half_of_frames_are_parts_that_were_there(count):
 
 
 @pytest.mark.slow
-@SOME
+@FEW
 def test_a_group_of_several_modules_says_its_own_items(placed, name):
     plan = placed(name)
     busy = score(plan).timeline.module_seconds()
