@@ -22,11 +22,6 @@ K2 = "k2-65b-h100x480"
 KINDS = ("weights", "gradients", "optimizer", "gathered", "activations", "logits", "workspace", "buffers", "context")
 
 
-@pytest.fixture(autouse=True)
-def nothing_measured(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-
-
 def invoke(*words):
     return CliRunner().invoke(app, ["fits", *words])
 

@@ -18,11 +18,6 @@ from tests.static_jobs import small_cluster, static_job
 PARTS = ["compute", "tp", "cp", "ep", "pp", "bubble", "dp", "update", "overhead"]
 
 
-@pytest.fixture(autouse=True)
-def nothing_measured(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-
-
 @pytest.fixture
 def job(tmp_path):
     def write(fixed="tp: 2, pp: 2", sizes=(4096,) * 16, ranks=8):

@@ -19,11 +19,6 @@ FOUND = (83, 100, 292, 642)  # once ended in an exception, or with less than no 
 EXACT = 1e-9
 
 
-@pytest.fixture(autouse=True)
-def nothing_measured(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-
-
 def numbers(value, path=""):
     """Every number of an answer, with its way there."""
     pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()

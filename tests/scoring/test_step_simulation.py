@@ -23,11 +23,6 @@ from tests.static_jobs import small_cluster, static_inputs
 EQUAL = 1e-9
 
 
-@pytest.fixture(autouse=True)
-def nothing_measured(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-
-
 def equal_plan(folder, count, schedule="", dp=2, **few):
     """A static plan of so many equal micro-batches on each replica."""
     ranks = dp * prod(few.get(name, 1) for name in ("tp", "cp", "pp"))

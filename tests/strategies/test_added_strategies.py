@@ -15,11 +15,6 @@ from tests.modality_jobs import seeing_job
 from tests.static_jobs import small_cluster, static_inputs
 
 
-@pytest.fixture(autouse=True)
-def nothing_measured(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-
-
 @pytest.fixture
 def add(monkeypatch):
     """Adds a strategy of one function to the table by its entry's facts, and gives the bases that it is handed."""

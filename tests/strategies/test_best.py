@@ -22,11 +22,6 @@ from tests.static_jobs import small_cluster, static_inputs
 VARIED = [300, 9000, 512, 700, 4096, 1000, 2048, 600, 333, 8192, 64, 1500, 2500, 700, 128, 4000]
 
 
-@pytest.fixture(autouse=True)
-def nothing_measured(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-
-
 def inputs_of(tmp_path, ranks, sizes, kept="", layers=32):
     """Of the shipped model, or of its first layers: there are fewer layouts of these."""
     inputs = static_inputs(tmp_path, "llama-3-8b", small_cluster(tmp_path, "h100-80gb", ranks), sizes, "", kept)

@@ -26,11 +26,6 @@ STORED = [
 QUICK = JobOptions(effort=1)
 
 
-@pytest.fixture(autouse=True)
-def nothing_measured(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-
-
 def alone(inputs):
     """The values of the launchable plans that strategies give alone, with each way to synchronise that the job has."""
     stages = [inputs.job.layout.zero] if inputs.job.layout.zero is not None else [None, 1]

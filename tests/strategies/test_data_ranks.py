@@ -32,11 +32,6 @@ layout: {zero: 2, dtype: float32}
 """
 
 
-@pytest.fixture(autouse=True)
-def nothing_measured(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-
-
 @pytest.fixture
 def small(tmp_path):
     def write(extra: str = "", old: str = "", new: str = "") -> str:

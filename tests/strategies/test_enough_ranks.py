@@ -11,11 +11,6 @@ from planner.strategies.static.enough_ranks import enough_ranks
 from tests.static_jobs import small_cluster, static_inputs
 
 
-@pytest.fixture(autouse=True)
-def nothing_measured(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-
-
 def inputs_on(folder, ranks, per_node, model, sizes, fixed=""):
     return static_inputs(folder, model, small_cluster(folder, "h100-80gb", ranks, per_node), sizes, fixed)
 

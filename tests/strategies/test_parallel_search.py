@@ -36,11 +36,6 @@ from tests.static_jobs import small_cluster, static_inputs, static_job
 VARIED = [8192, 512, 3000, 700, 700, 256, 6000, 4096, 1024, 90, 128, 2048]
 
 
-@pytest.fixture(autouse=True)
-def nothing_measured(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-
-
 @pytest.fixture
 def made(tmp_path):
     """Inputs of few ranks."""
