@@ -67,14 +67,6 @@ def test_no_is_exit_code_3_and_names_a_change_that_fits(tmp_path):
     assert pipeline.fits(again).fits
 
 
-def test_a_table_for_people():
-    done = invoke(K2)
-    assert "fits in" in done.stdout and "chance of running out" in done.stdout
-    (fullest, *_), rows = pipeline.fits(K2).stages, {line.split("  ")[0] for line in done.stdout.splitlines()}
-    held = {kind for kind in KINDS if getattr(fullest.taken, kind)}
-    assert {*held, "peak", "allowed"} <= rows and "0.00 GiB" not in done.stdout
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("job", [K2, "llama-3.1-405b-h100x1024", "qwen3-235b-h100x256"])
 def test_shipped_layouts_fit(job):
