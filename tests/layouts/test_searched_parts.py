@@ -70,7 +70,7 @@ def fitting_seconds(problem, screened):
 
 
 @pytest.mark.slow
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 def test_no_set_of_parts_is_quicker_than_the_one_that_is_found(job):
     inputs, problem = job
     found = layouts_of(problem, fixed_fields(inputs))
@@ -102,7 +102,7 @@ def test_no_set_of_parts_is_quicker_than_the_one_that_is_found(job):
 
 
 @pytest.mark.slow
-@pytest.mark.every(3)
+@pytest.mark.every(5)
 def test_the_bound_is_below_every_set_of_parts(job):
     inputs, problem = job
     searched = with_searched_parts(problem, screen(problem, layouts_of(problem, fixed_fields(inputs))))
