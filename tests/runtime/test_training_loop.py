@@ -243,7 +243,10 @@ def heeded(number):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "reason"),
-    [(signal.SIGINT, "interrupt"), (signal.SIGTERM, "terminate"), (signal.SIGHUP, "hangup")],
+    soaked(
+        [(signal.SIGINT, "interrupt"), (signal.SIGTERM, "terminate"), (signal.SIGHUP, "hangup")],
+        [(signal.SIGTERM, "terminate")],
+    ),
 )
 def test_a_run_that_is_interrupted_gives_what_it_came_to(heeded, reason, tmp_path):
     """And saves it, although a checkpoint is being written whenever the signal comes."""
