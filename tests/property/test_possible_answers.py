@@ -64,7 +64,7 @@ def check(seed, folder):
 
 
 def marks_of(batch):
-    return pytest.mark.slow if batch < 2 else pytest.mark.soak
+    return pytest.mark.slow if batch == 0 else pytest.mark.soak
 
 
 @pytest.mark.parametrize("batch", [pytest.param(each, marks=marks_of(each)) for each in range(BATCHES)])
