@@ -21,9 +21,8 @@ KEPT = (MemoryCoefficients(), PLANNER_RUNTIME_MEMORY, MemoryCoefficients(gradien
 @pytest.fixture(
     params=[(model, schedule) for model in MODELS for schedule in ("", "schedule: gpipe", "schedule: zb_h1")]
 )
-def columns(request, tmp_path, monkeypatch):
+def columns(request, tmp_path):
     """A module, and some layouts of it as columns."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     model, schedule = request.param
     cluster = small_cluster(tmp_path, "h100-80gb", 16)
     problem = layout_problem(static_inputs(tmp_path, model, cluster, [8192] * 32, schedule))

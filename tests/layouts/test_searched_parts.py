@@ -41,9 +41,8 @@ NONE = RECOMPUTE.index("none")
 
 
 @pytest.fixture(params=[*JOBS, *WITHOUT_OFFLOAD], ids=lambda job: f"{job[0]} {job[3]}")
-def job(request, tmp_path, monkeypatch):
+def job(request, tmp_path):
     """A job's inputs and its problem."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     model, ranks, sizes, fixed, gib = request.param
     inputs = static_inputs(tmp_path, model, small_cluster(tmp_path, "h100-80gb", ranks), sizes, fixed)
     kind = inputs.cluster.ranks[0].kind

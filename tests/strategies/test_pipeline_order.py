@@ -32,8 +32,7 @@ def inputs_in(folder, fixed=FIXED, sizes=VARIED, ranks=8, model="llama-3-8b", ke
 
 
 @pytest.fixture
-def made(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+def made(tmp_path):
     return partial(inputs_in, tmp_path)
 
 
@@ -45,9 +44,7 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def usual(folder):
     """The plan of what is made there where nothing is said."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(folder))
-        return solved(inputs_in(folder))
+    return solved(inputs_in(folder))
 
 
 def solved(inputs):
