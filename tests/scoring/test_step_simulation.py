@@ -131,6 +131,7 @@ def test_copied_micro_batches_take_as_long_as_expanded_ones(tmp_path, schedule, 
     )
 
 
+@pytest.mark.every(5)
 @pytest.mark.parametrize("schedule", ["1f1b", "interleaved", "zb_h1", "zb_h2"])
 @pytest.mark.parametrize("pp", [2, 3, 4, 7])
 @pytest.mark.parametrize("settling", [0, 2])
