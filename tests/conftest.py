@@ -73,6 +73,14 @@ def pytest_runtest_setup(item):
         pytest.skip("needs a CUDA device")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def nothing_measured(tmp_path_factory):
+    """Nothing is priced by what was measured on this machine; a test that measures says where."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "nothing"))
+        yield
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item):
     report = yield

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.examples import soaked
+
 MODEL = """\
 format: planner.model/1
 name: senses
@@ -38,9 +40,8 @@ PLACEMENTS = {
 }  # fmt: skip
 EVERY = pytest.mark.parametrize("name", PLACEMENTS)
 OFTEN = ("first stage", "all ranks", "1 + 3", "ahead, and at once")
-SOME = pytest.mark.parametrize(
-    "name", [name if name in OFTEN else pytest.param(name, marks=pytest.mark.soak) for name in PLACEMENTS]
-)
+SOME = pytest.mark.parametrize("name", soaked(PLACEMENTS, OFTEN))
+FEW = pytest.mark.parametrize("name", soaked(PLACEMENTS, OFTEN[2:]))  # of what takes seconds
 
 LONG_IMAGE = {  # of 2400 patches; and three that are short
     "images": "patches,row\n2400,0\n8,1\n16,2\n12,3\n", "clips": "row,frames\n0,8\n", "rows": (620, 30, 25, 20),

@@ -18,7 +18,7 @@ CASES = [(name, stage) for name in ("documents", "multimodal") for stage in ("pr
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "stage"), soaked(CASES, [("multimodal", "run")]))
+@pytest.mark.parametrize(("name", "stage"), soaked(CASES, [("documents", "profile")]))
 def test_a_demo_ends_with_the_signal(tmp_path, name, stage):
     command = [sys.executable, "-u", "-m", "planner", "demo", name, "--folder", str(tmp_path / "demo")]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), "XDG_DATA_HOME": str(tmp_path)}

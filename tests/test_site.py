@@ -14,7 +14,6 @@ LOADED = re.compile(r'(?:src="|<link [^>]*href=")((?:https?:)?//[^"]*)')
 
 @pytest.mark.slow
 def test_the_site_builds_and_loads_nothing(tmp_path):
-    pytest.importorskip("mkdocs")
     words = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
     done = subprocess.run(
         words, cwd=HOME, capture_output=True, text=True, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}

@@ -1,6 +1,5 @@
 """Baselines are possible packings, and what each is known for holds; ours is never worse on batches of its kind."""
 
-import gzip
 import random
 from itertools import combinations_with_replacement, product
 
@@ -13,9 +12,8 @@ from benchmarks.baselines.best_fit import best_fit_bins
 from benchmarks.baselines.dhp import widened
 from benchmarks.baselines.flexsp import blast, fewest_chunks, flexsp
 from benchmarks.baselines.flexsp_program import bucket_ends, formulate, solve_micro_batch
-from benchmarks.baselines.instances import Instance, instance, on_ranks, workloads
 from benchmarks.baselines.karmarkar_karp import partition
-from benchmarks.baselines_table import OURS, compared, decide, ours, peak_tokens, require_legal, table
+from benchmarks.baselines_table import ours, require_legal
 from planner.costs.cost_lines import CostLine
 from planner.costs.packing_problem import GroupShape, PackingProblem, RankPool
 from planner.packing.packed_groups import PackedGroup, makespan, packing_seconds
@@ -177,19 +175,6 @@ def test_the_program_of_a_micro_batch_is_brute_force_on_few_sequences(sizes):
     assert solve(formulate(problem).program).objective * 1e-3 == pytest.approx(best, rel=1e-6)
 
 
-def test_the_table_has_a_row_for_each_batch_and_a_cell_for_each_way():
-    instance = Instance("some", 0, 0, log_normal(8, 0))
-    ways = {OURS: ours, **BASELINES}
-    lines = list(compared(instance, [decide(instance.problem, name, way) for name, way in ways.items()]))
-    assert all(line["over_bound"] >= 0 for line in lines)
-    assert all(line["peak_tokens_per_rank"] <= 1000 for line in lines)
-    text = table(lines).splitlines()
-    assert len(text) == 5 and text[0].count("|") == len(ways) + 7
-    assert peak_tokens(instance.problem, ((PackedGroup(1, (0, 1)),),)) == -(
-        -(instance.problem.sizes[0] + instance.problem.sizes[1]) // 2
-    )
-
-
 def test_an_impossible_packing_is_refused():
     problem = problem_of([900, 900], 2)
     full = ((PackedGroup(0, (0,), 0), PackedGroup(0, (1,), 0)),)
@@ -200,23 +185,3 @@ def test_an_impossible_packing_is_refused():
     ):
         with pytest.raises(ValueError, match=why):
             require_legal(problem, packed, "it")
-
-
-def test_fewer_ranks_have_fewer_degrees_and_the_same_prices():
-    priced = problem_of([1], 16)
-    small, large = on_ranks(priced, 4), on_ranks(priced, 64)
-    assert [shape.degree for shape in small.shapes] == [1, 2, 4] and small.ranks == 4
-    assert large.shapes == priced.shapes and large.ranks == 64
-
-
-def test_lengths_are_rounded_up_and_those_beyond_the_widest_group_are_cut_and_counted():
-    made = instance("some", 0, [1, 128, 129, 5000, 4000], problem_of([1], 4), 128)
-    assert made.problem.sizes == {0: 128, 1: 128, 2: 256, 3: 3968, 4: 3968} and made.clipped == 2
-
-
-def test_workloads_are_the_files_of_a_folder(tmp_path):
-    (tmp_path / "seqlen").mkdir()
-    for name, column in (("some", "tokens"), ("arxiv_summarization_llama2tok", "num_total_tokens")):
-        with gzip.open(tmp_path / "seqlen" / f"{name}.csv.gz", "wt") as file:
-            file.write(f"kind,{column}\na,7\nb,9\n")
-    assert list(workloads(tmp_path)) == [("arxiv_summarization_llama2tok", [7, 9]), ("some", [7, 9])]

@@ -8,11 +8,10 @@ from hypothesis import strategies as st
 
 from benchmarks.baselines.hdp import naive, naive_offloaded, static
 from benchmarks.baselines_table import require_legal
-from benchmarks.data_ranks import ABLATION, busy_seconds, compared, micro_batches, on_device
-from benchmarks.data_ranks_jobs import CAP, byted
+from benchmarks.data_ranks import ABLATION, compared, on_device
 from planner.costs.cost_lines import CostLine
 from planner.costs.packing_problem import GroupShape, PackingProblem, RankPool
-from planner.packing.packed_groups import PackedGroup, last_rank_end, packing_seconds
+from planner.packing.packed_groups import PackedGroup
 from tests.examples import examples
 from tests.step_groupings import offloading, require_possible
 
@@ -62,15 +61,6 @@ def test_no_baseline_holds_what_all_ranks_do_not():
     assert static(problem) is None and naive(problem) is None
 
 
-def test_figures_of_a_packing():
-    problem = problem_of([3000, 900], 8)
-    packed = ((PackedGroup(2, (0,), 0), PackedGroup(0, (1,), 3)),)
-    long, short = (problem.seconds(*group) for group in ((2, (0,)), (0, (1,))))
-    assert busy_seconds(problem, packed).tolist() == pytest.approx([long] * 3 + [short] + [0.0] * 4)
-    assert micro_batches(problem, packed) == (0, 1)
-    assert last_rank_end(problem, packed) == pytest.approx(max(long, short))
-
-
 @pytest.mark.slow
 def test_every_way_is_above_the_bound_and_ours_is_the_best():
     problem = problem_of([4000, 2500, *[700] * 9, *[120] * 60], 16)
@@ -79,12 +69,3 @@ def test_every_way_is_above_the_bound_and_ours_is_the_best():
     ours = lines["+ balance (planner)"]
     assert all(ours["value_ms"] <= line["value_ms"] and line["over_bound"] >= 0 for line in lines.values())
     assert ours["last_over_mean"] >= ours["max_over_mean"] >= 1
-
-
-def test_a_batch_of_the_mix_has_its_tokens_and_no_sequence_beyond_the_ranks():
-    mix = byted(64)
-    assert 64 * 32 * 1024 <= mix.problem.tokens < 64 * 64 * 1024
-    assert max(mix.problem.sizes.values()) <= 64 * CAP
-    assert {shape.cap for shape in mix.problem.shapes} == {CAP}
-    packed = naive(mix.problem)
-    assert packing_seconds(mix.problem, packed) > last_rank_end(mix.problem, packed)

@@ -7,15 +7,8 @@ import pytest
 from benchmarks import megascale
 
 
-@pytest.fixture(autouse=True, scope="module")
-def nothing_measured(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-        yield
-
-
 @pytest.fixture(scope="module")
-def overlapped(nothing_measured):
+def overlapped():
     return megascale.ladder(megascale.LADDER[:4])
 
 

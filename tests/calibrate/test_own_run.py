@@ -16,6 +16,7 @@ from planner.specs.framework.own_runs import JOB_FACTS
 from planner.specs.framework.software import Software
 from planner.specs.inputs import JobOptions, job_run, load_job
 from planner.specs.library import read_named
+from tests.examples import soaked
 
 GOLDEN = Path("tests/golden/pipeline_order/llama-3-8b-h100x8")
 pytestmark = pytest.mark.slow  # a score for each coefficient
@@ -36,7 +37,7 @@ def job_with(software, folder):
     return str(path)
 
 
-@pytest.mark.parametrize("factor", [0.8, 1.25])
+@pytest.mark.parametrize("factor", soaked([0.8, 1.25], [1.25]))
 def test_a_plan_is_predicted_nearer_to_its_run_and_no_further(plan, factor):
     right = plan.prediction.step_seconds
     made = calibrated_to_run(plan, right * factor)

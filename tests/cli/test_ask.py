@@ -114,12 +114,11 @@ def test_gpus_are_of_the_whole_cluster(here, words, nodes, per_node, far):
     assert load_job("q/job.yaml", JobOptions()).cluster == cluster
 
 
-@pytest.mark.slow
 def test_a_model_of_hugging_face_and_lengths_of_a_file(here):
     Path("config.json").write_text(json.dumps(LLAMA_8B))
     Path("lengths.txt").write_text("100\n200\n" * 20)
-    words = ("--gpus", "8xh100", "--lengths", "lengths.txt", "--batch", "16", "--software", "any", "-o", "mine")
-    planner("ask", "--hf", "config.json", *words)
+    asked = {"gpus": "8xh100", "lengths": "lengths.txt", "software": "any"}
+    write_question(Question(16, hf=Path("config.json"), **asked), Path("mine"))
     assert {path.name for path in Path("mine").iterdir()} >= {"model.yaml", "job.yaml"}
     inputs = load_job("mine/job.yaml", JobOptions())
     assert set(inputs.batches[0].items.values()) == {100, 200} and inputs.job.software == "any"
@@ -172,17 +171,6 @@ def test_init_asks_for_images_where_a_model_reads_them(here):
         planner("init", given=f"{model}\n8xh100\n\n100\n{said}4\n\n{model}\n")
         (batch,) = load_job(f"{model}/job.yaml", JobOptions()).batches
         assert {*batch.items.values()} == {100 + 1564 * bool(said)}
-
-
-@pytest.mark.slow
-def test_a_question_about_images_is_answered_by_the_strategy_of_several_modules(here):
-    answer = json.loads(
-        planner(
-            "ask", "--model", "qwen2.5-vl-7b", "--gpus", "8xh200", "--images", "1280x960", "--effort", 1, "--json"
-        ).stdout
-    )
-    assert answer["strategy"] == "modality_layout" and {*answer["layouts"]} == {"vision", "llm"}
-    assert answer["memory"]["peak_gib"] <= answer["memory"]["allowed_gib"] and answer["gap"] >= 0
 
 
 @pytest.mark.parametrize(

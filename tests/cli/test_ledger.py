@@ -64,18 +64,6 @@ def test_rows_and_one_source(rows):
     assert said["rows"][-1]["skipped"] == "unreadable number"
 
 
-def test_tables_say_every_reason(rows):
-    done = invoke(rows, "--rows")
-    assert done.exit_code == 0, done.output
-    for words in ("9 records of 3 sources: 8 predicted", "unreadable number", "tp: x", "10.0 %", "+10.0 %", "a-2"):
-        assert words in done.stdout
-
-
-def test_a_picture(rows):
-    assert invoke(rows, "--svg", rows / "picture.svg").exit_code == 0
-    assert (rows / "picture.svg").read_text().startswith("<svg")
-
-
 @pytest.mark.parametrize("words", [("--source", "z"), ("--source", "")])
 def test_a_source_that_there_is_not(rows, words):
     error = invoke(rows, *words).exception

@@ -7,10 +7,7 @@ from typer.testing import CliRunner
 
 from planner.cli import options
 from planner.cli.app import app
-from planner.cli.verbs.shipped import ListName
 from planner.specs.library import shipped_folder
-from planner.specs.workload.distributions import DISTRIBUTIONS
-from planner.strategies import STRATEGIES
 from planner.workflows.shipped_lists import LISTS
 
 FOLDERS = ["jobs", "clusters", "devices", "models", "software"]
@@ -20,11 +17,6 @@ def said(*words: str, code: int = 0) -> str:
     done = CliRunner().invoke(app, ["list", *words])
     assert done.exit_code == code, done.output
     return done.stdout
-
-
-def test_every_kind_is_listed():
-    assert [each.value for each in ListName] == [*LISTS]
-    assert set(LISTS) == {*FOLDERS, "lengths", "images", "audio", "strategies"}
 
 
 @pytest.mark.parametrize("kind", LISTS)
@@ -41,11 +33,6 @@ def test_a_line_for_each_with_what_it_is_and_its_source(kind):
 def test_what_is_in_a_folder_is_listed(kind):
     names = sorted(path.stem for path in (shipped_folder() / kind).glob("*.yaml"))
     assert [each["name"] for each in json.loads(said(kind, "--json"))[kind]] == names
-
-
-def test_what_stands_in_tables_is_listed():
-    assert {each["name"] for each in json.loads(said("strategies", "--json"))["strategies"]} == {*STRATEGIES, "best"}
-    assert {each["name"] for each in json.loads(said("lengths", "--json"))["lengths"]} == {*DISTRIBUTIONS}
 
 
 def test_models_say_their_parameters_to_the_last_one():

@@ -9,12 +9,10 @@ from rich.console import Console
 from planner import pipeline
 from planner.cli.views.alternatives_table import alternatives_table
 from planner.cli.views.plan_headline import headline
-from planner.cli.views.plan_tables import gib_text
-from planner.cli.views.why_tables import why_item_lines
 from planner.plan.plan_file import Alternative
 from planner.scoring import plan_answer
 from planner.specs.base import with_fields
-from planner.units import GIB, MIB, duration, percent
+from planner.units import duration, percent
 from tests.test_golden import GOLDEN
 
 
@@ -37,17 +35,6 @@ def test_what_people_ask_is_said_first_and_as_json_says_it(folder):
     chance = f"{percent(said['memory']['chance'])} chance of running out of memory"
     assert gains.endswith(chance) == (plan.uses.limits.tokens_per_rank is None)
     assert proof.endswith(f"(bound {duration(said['bound'])}, by {said['bound_by']})")
-
-
-def test_several_steps_are_not_called_one():
-    plan = pipeline.read_plan(GOLDEN / "by_hand/zero-bubble/plan.yaml")
-    twice = with_fields(
-        plan,
-        steps=plan.steps * 2,
-        prediction=with_fields(plan.prediction, step_seconds=2 * plan.prediction.step_seconds),
-    )
-    step, *_ = lines_of(headline(twice))
-    assert step.startswith("step 1.06 s each, 2 steps in 2.12 s, simulated, ")
 
 
 def test_a_plan_that_does_not_fit_says_so_first():
@@ -80,33 +67,3 @@ def test_alternatives_are_ranked_and_the_impossible_ones_last_and_merged(width):
     assert "data_ranks with zero: 0, 1 or 2, sync: step, recompute: full or none" in text
     assert "states take 430 GiB" in text and len(lines) - impossible <= 4
     assert all(len(line) <= width for line in lines)
-
-
-def test_six_alternatives_are_enough():
-    plan = pipeline.read_plan(GOLDEN / "parallel_search/llama-3-8b-h100x64/plan.yaml")
-    many = with_fields(plan, alternatives=(plan.alternatives * 15)[:15])
-    lines = lines_of(alternatives_table(many), 200)
-    assert sum(bool(re.match(r" ?\d+ ", line)) for line in lines) == 6
-    assert lines[-1] == "… and 9 more in the plan file (alternatives)"
-    assert not [*alternatives_table(with_fields(plan, alternatives=()))]
-
-
-@pytest.mark.parametrize(
-    ("held", "text"), [(67.771 * GIB, "67.77 GiB"), (0.11 * GIB, "0.11 GiB"), (20.5 * MIB, "20.5 MiB"), (0, "0.0 MiB")]
-)
-def test_memory_is_in_gib_and_where_that_is_little_in_mib(held, text):
-    assert gib_text(held) == text
-
-
-@pytest.mark.slow
-def test_every_degree_of_an_item_has_a_step_or_a_reason():
-    plan = pipeline.read_plan(GOLDEN / "sequence_groups" / "two-kinds" / "plan.yaml")
-    ((items),) = plan.uses.items.values()
-    answer = pipeline.why(plan, str(min(items, key=items.get)), 0)
-    out = Console(width=200, color_system=None, file=io.StringIO(), highlight=False)
-    for each in why_item_lines(answer):
-        out.print(each)
-    rows = [re.split(r"\s{2,}", line.strip()) for line in out.file.getvalue().splitlines() if line.startswith("⟨")]
-    assert len(rows) == len(answer.choices) and all(len(row) >= 7 for row in rows)
-    unsolved = [choice for choice in answer.choices if choice.step_seconds is None]
-    assert unsolved and sum("not solved" in row or "too long for it" in row for row in rows) == len(unsolved)

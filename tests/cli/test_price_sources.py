@@ -38,8 +38,7 @@ def test_stages_of_a_pipeline_are_in_no_collective_together():
 @pytest.mark.parametrize(
     ("model", "cluster", "source"), [("tiny-decoder", "cpu-4", "analytic"), ("llama-3-8b", "h100x64", "published")]
 )
-def test_a_static_layout_says_whose_rates_price_it(tmp_path, monkeypatch, model, cluster, source):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+def test_a_static_layout_says_whose_rates_price_it(tmp_path, model, cluster, source):
     job = static_job(tmp_path, model, cluster, (64,) * 64, "tp: 2, pp: 1, cp: 1, micro_batch: 1", "recompute: none")
     assert f"0.0 % measured; prices of modules: {source} (" in price_sources(pipeline.solve(job).plan)
 

@@ -13,9 +13,8 @@ PLAN = str(GOLDEN / "sequence_groups" / "demo" / "plan.yaml")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("words", [("show", PLAN), ("show", PLAN, "--json"), ("schema", "plan")])
-def test_a_reader_that_leaves_is_no_error(words):
-    command = [sys.executable, "-m", "planner", *words]
+def test_a_reader_that_leaves_is_no_error():
+    command = [sys.executable, "-m", "planner", "show", PLAN]
     done = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     done.stdout.close()
     said = done.stderr.read()

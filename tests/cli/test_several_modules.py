@@ -1,7 +1,5 @@
 """Verbs on plans and jobs of several modules: each is named, and what one reads is not added to what another does."""
 
-import json
-import re
 from pathlib import Path
 
 import pytest
@@ -48,27 +46,6 @@ def refused(*words: str) -> InputError:
     error = CliRunner().invoke(app, list(words)).exception
     assert isinstance(error, InputError) and error.where and error.fix
     return error
-
-
-def test_tables_name_modules_and_add_nothing_unlike():
-    plan = str(BUBBLES)
-    work = "llm 4 items, 32,768 tokens; vit 3 items, 16,384 patches"
-    predicted, fitting = said("predict", plan), said("fits", plan)
-    assert work in predicted and work in said("show", plan)
-    assert "12,471 tokens/s of llm" in predicted and "49,152" not in predicted
-    assert "llm 0, vit 0" in fitting and "llm 3, vit 1" in fitting
-    told = json.loads(said("predict", plan, "--json"))
-    assert told["tokens_per_second"] == pytest.approx(32768 / told["step_seconds"])
-
-
-def test_a_page_has_each_module_by_itself(tmp_path):
-    page = tmp_path / "page.html"
-    said("report", str(BUBBLES), "-o", str(page))
-    text = page.read_text()
-    assert "vit 3 items, 16,384 patches" in text and "49,152" not in text
-    rows = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", text[text.index("Work by group") :]))
-    for row in ("vit v0 0-3 1 2 8,192 patches", "vit v1 4-7 1 1 8,192 patches", "llm all 0-7 4 4 32,768 tokens"):
-        assert row in rows
 
 
 def test_ranks_of_an_encoder_alone_are_asked_whether_they_fit():

@@ -1,6 +1,5 @@
 """`planner simulate`: traces, and a run laid over the simulation with the tasks that explain the difference."""
 
-import gzip
 import json
 from dataclasses import replace
 
@@ -50,13 +49,6 @@ def invoke(*words):
     return CliRunner().invoke(app, ["simulate", *map(str, words)], env={"COLUMNS": "120"})
 
 
-def test_without_a_run(path, plan):
-    done = invoke(path, "--json")
-    assert done.exit_code == 0, done.output
-    said = json.loads(done.stdout)
-    assert said["plan"] == plan.name and "measured" not in said
-
-
 @pytest.mark.parametrize("name", ["t.json", "t.json.gz"])
 def test_a_trace_holds_the_plan(path, plan, tmp_path, name):
     assert "open it at ui.perfetto.dev" in " ".join(invoke(path, "--trace", tmp_path / name).stdout.split())
@@ -103,22 +95,6 @@ def test_the_kind_that_was_slower_is_named(path, plan, tmp_path):
     worst = max(step["kinds"], key=lambda line: line["difference"])
     assert worst["kind"] == "backward"
     assert all("/B/" in line["task"] for line in step["tasks"] if line["difference"] > 1e-3)
-
-
-def test_what_a_person_reads(path, plan, tmp_path):
-    run = measured(plan, tmp_path / "m.json", (1.0, 2.0, 3.0))
-    said = invoke(path, "--measured", run, "--trace", tmp_path / "both.json.gz").stdout
-    median = "step 1 of the run, the median of 3"
-    for words in (
-        median,
-        "+100.0 %",
-        "tasks that explain the difference",
-        "llm[0-3]/B/",
-        "by rank on the critical path",
-    ):
-        assert words in said
-    both = json.loads(gzip.decompress((tmp_path / "both.json.gz").read_bytes()))
-    assert both["otherData"]["planner"] == "both"
 
 
 @each_of(st.lists(st.text("ab[0-3],>", min_size=1, max_size=12), min_size=1, max_size=8))

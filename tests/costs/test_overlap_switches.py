@@ -31,11 +31,6 @@ CASES = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def nothing_measured(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-
-
 @pytest.fixture(params=CASES, ids=lambda case: f"{case[0]} {case[3]}")
 def plan(request, tmp_path) -> Plan:
     model, ranks, sizes, fixed = request.param

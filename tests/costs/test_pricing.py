@@ -37,12 +37,6 @@ from planner.units import MS
 from tests.examples import soaked
 from tests.static_jobs import for_software, small_cluster, static_inputs, static_job
 
-
-@pytest.fixture(autouse=True)
-def nothing_measured(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-
-
 # ------------------------------------------------------------------------ the closed form and the simulated plan
 
 SPREAD = ["", "tp: 4", "tp: 2, sequence_parallel: false", "cp: 4", "cp: 4, ulysses: 4", "tp: 2, cp: 4, ulysses: 2"]

@@ -154,21 +154,21 @@ def test_a_folder_that_cannot_be_made_is_an_input_error(tmp_path):
         FolderQueue(tmp_path / "file").reset_taken()
 
 
-def hold_for_ever(path):
+def hold_for_ever(path, held):
     with hold_lock(path, "another"):
-        time.sleep(600)
+        held.set()
+        signal.pause()
 
 
 @pytest.mark.slow
 def test_a_lock_is_held_as_long_as_its_process_lives(tmp_path):
     path = tmp_path / "lock"
     assert not is_locked(path)
-    holder = multiprocessing.get_context("spawn").Process(target=hold_for_ever, args=(path,))
+    processes = multiprocessing.get_context("spawn")
+    held = processes.Event()
+    holder = processes.Process(target=hold_for_ever, args=(path, held))
     holder.start()
-    deadline = time.monotonic() + 30
-    while not is_locked(path):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    held.wait()
     with pytest.raises(InputError, match="another already"), hold_lock(path, "another"):
         pass
     os.kill(holder.pid, signal.SIGKILL)

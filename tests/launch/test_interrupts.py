@@ -18,7 +18,7 @@ def test_an_ended_process_does_not_stop_forwarding():
         with forwarding_interrupts(lambda: [None, ended.pid, lasting.pid]):
             os.kill(os.getpid(), signal.SIGINT)
             assert signal.getsignal(signal.SIGINT) is before  # the next one is handled as before
-        lasting.communicate(timeout=30)
+        lasting.communicate()
         assert lasting.returncode == -signal.SIGINT
     finally:
         lasting.kill()
@@ -48,7 +48,7 @@ def test_a_process_that_did_not_listen_yet_is_reminded():
             late.stdout.readline()
             assert late.poll() is None
             remind()
-        late.communicate(timeout=30)
+        late.communicate()
         assert late.returncode == -signal.SIGINT
     finally:
         late.kill()

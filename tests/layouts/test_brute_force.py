@@ -47,11 +47,6 @@ LONG = (0, 2, 3, 5, 7, 9, 13, 14, 15, 17, 18, 21)  # of these, for the soak: ten
 AT_DEFAULT = 1.01  # of the best, with the layouts that the default effort simulates
 
 
-@pytest.fixture(autouse=True)
-def nothing_measured(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-
-
 def best_simulated(inputs, problem):
     """The least simulated seconds of any layout of the space whose plan fits."""
     found = layouts_of(problem, fixed_fields(inputs))

@@ -25,11 +25,6 @@ QUICK = 1  # spaces that are not for the soak
 MODELS = ("llama-3-8b", "qwen3-8b", "qwen3-30b-a3b", "gpt-oss-20b")
 
 
-@pytest.fixture(autouse=True)
-def nothing_measured(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-
-
 @pytest.mark.parametrize(
     "seed", [pytest.param(each, marks=pytest.mark.slow if each < QUICK else pytest.mark.soak) for each in range(20)]
 )

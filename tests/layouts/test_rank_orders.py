@@ -35,11 +35,6 @@ levels:
 MOST_PASSES = 200  # of a replica on all its stages
 
 
-@pytest.fixture(autouse=True)
-def nothing_measured(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-
-
 def slow_cluster(folder, ranks=16, per_node=8, rack=16, near=5, far=5):
     """Path of a cluster whose nodes have slow adapters; of three levels where a rack is not all of it."""
     path = folder / "cluster.yaml"

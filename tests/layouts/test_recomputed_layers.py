@@ -21,9 +21,8 @@ KEPT = (MemoryCoefficients(), PLANNER_RUNTIME_MEMORY, MemoryCoefficients(gradien
 @pytest.fixture(
     params=[(model, schedule) for model in MODELS for schedule in ("", "schedule: gpipe", "schedule: zb_h1")]
 )
-def columns(request, tmp_path, monkeypatch):
+def columns(request, tmp_path):
     """A module, and some layouts of it as columns."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     model, schedule = request.param
     cluster = small_cluster(tmp_path, "h100-80gb", 16)
     problem = layout_problem(static_inputs(tmp_path, model, cluster, [8192] * 32, schedule))
@@ -41,7 +40,7 @@ def bytes_of_every_stage(module, at, accounting, share):
     )
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize("accounting", KEPT)
 def test_the_fullest_stage_is_the_fullest_of_all(columns, accounting):
     module, batches = columns
@@ -52,7 +51,7 @@ def test_the_fullest_stage_is_the_fullest_of_all(columns, accounting):
             assert found == pytest.approx(bytes_of_every_stage(module, at, accounting, shares), rel=1e-9)
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize("accounting", KEPT)
 def test_no_fewer_layers_would_fit(columns, accounting):
     """Brute force on each stage: every number of its layers, and the least that fits."""
@@ -75,6 +74,7 @@ def test_no_fewer_layers_would_fit(columns, accounting):
             assert ((stage.total(fewer, accounting.fragmentation) > allowed * (1 - 1e-12)) | (own == 0.0)).all()
 
 
+@pytest.mark.every(3)
 def test_a_framework_without_ranges_recomputes_all_or_none(columns):
     module, batches = columns
     for at in batches:

@@ -41,9 +41,8 @@ NONE = RECOMPUTE.index("none")
 
 
 @pytest.fixture(params=[*JOBS, *WITHOUT_OFFLOAD], ids=lambda job: f"{job[0]} {job[3]}")
-def job(request, tmp_path, monkeypatch):
+def job(request, tmp_path):
     """A job's inputs and its problem."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     model, ranks, sizes, fixed, gib = request.param
     inputs = static_inputs(tmp_path, model, small_cluster(tmp_path, "h100-80gb", ranks), sizes, fixed)
     kind = inputs.cluster.ranks[0].kind
@@ -70,7 +69,7 @@ def fitting_seconds(problem, screened):
 
 
 @pytest.mark.slow
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 def test_no_set_of_parts_is_quicker_than_the_one_that_is_found(job):
     inputs, problem = job
     found = layouts_of(problem, fixed_fields(inputs))
@@ -102,7 +101,7 @@ def test_no_set_of_parts_is_quicker_than_the_one_that_is_found(job):
 
 
 @pytest.mark.slow
-@pytest.mark.every(3)
+@pytest.mark.every(5)
 def test_the_bound_is_below_every_set_of_parts(job):
     inputs, problem = job
     searched = with_searched_parts(problem, screen(problem, layouts_of(problem, fixed_fields(inputs))))

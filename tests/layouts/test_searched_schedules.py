@@ -19,11 +19,6 @@ from tests.static_jobs import small_cluster, static_inputs
 PLAIN, SPLIT = Knobs(schedules=("interleaved",)), Knobs(schedules=("interleaved", "zb_h1", "zb_h2"))
 
 
-@pytest.fixture(autouse=True)
-def nothing_measured(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-
-
 @pytest.fixture
 def made(tmp_path):
     def write(fixed="", knobs=SPLIT, kind="h200"):

@@ -23,11 +23,6 @@ from tests.static_jobs import small_cluster, static_inputs
 RANKS = 8
 
 
-@pytest.fixture(autouse=True)
-def nothing_measured(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-
-
 @pytest.fixture
 def made(tmp_path):
     """A job of experts, of which each token has so many, with these knobs."""

@@ -35,11 +35,6 @@ TIGHT = "tp: 1, cp: 1, pp: 1, zero: 3"
 SHARES = np.arange(OFFLOAD_STEPS + 1) / OFFLOAD_STEPS
 
 
-@pytest.fixture(autouse=True)
-def nothing_measured(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-
-
 @pytest.fixture
 def screened(tmp_path):
     """Screens the space of a job: its inputs, problem and layouts."""

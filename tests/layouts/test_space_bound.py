@@ -23,11 +23,6 @@ VARIED = [300, 9000, 512, 700, 4096, 1000, 2048, 600, 333, 8192, 64, 1500, 2500,
 MOST_PASSES = 200  # of a replica on all its stages: larger ones take the same form, and longer
 
 
-@pytest.fixture(autouse=True)
-def nothing_measured(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-
-
 SOAK = pytest.mark.soak
 JOBS = [
     ("llama-3-8b", 8, [8192] * 16, ""),

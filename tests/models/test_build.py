@@ -98,6 +98,7 @@ def test_unsupported_specs_say_why():
             build(spec)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("name", library.shipped_names(Model))
 def test_shipped_modules_have_their_parameter_counts(name):
     for spec in library.read_named(name, Model)[0].modules.values():

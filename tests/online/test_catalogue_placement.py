@@ -16,7 +16,7 @@ from planner.runtime import RunOptions
 from planner.scoring.score import score
 from planner.specs.base import Ranks, with_fields
 from planner.specs.inputs import JobOptions
-from tests.examples import examples
+from tests.examples import examples, soaked
 from tests.online.small_jobs import FILE, ahead_of, write_job
 from tests.plans import degrees_of
 
@@ -34,7 +34,7 @@ def head_of(folder, layout, degrees="[1, 2, 4]", effort=1, planning="per_batch")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("layout", [ONCE, OPEN])
+@pytest.mark.parametrize("layout", soaked([ONCE, OPEN], [ONCE]))
 def test_steps_are_there_at_once_only_become_better_and_are_worth_what_they_say(tmp_path, layout):
     head = head_of(tmp_path, layout, effort=2)
     ahead = ahead_of(tmp_path, head)

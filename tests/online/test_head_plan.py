@@ -95,8 +95,7 @@ def test_other_lengths_are_found_again(tmp_path):
     assert inputs_of_plan(head, tmp_path).batches[0].items == head.uses.items["llm"]
 
 
-def test_a_shipped_job_is_found_from_anywhere(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+def test_a_shipped_job_is_found_from_anywhere(tmp_path):
     head = pipeline.solve("demo-online-cpu-4").plan
     assert inputs_of_plan(head, tmp_path).job.name == "demo-online-cpu-4"
     assert head.then.batches == 84  # of 4096 rows

@@ -1,18 +1,17 @@
 """A step is there at once and only becomes better; it is legal, the same on every run, and never of another plan."""
 
-import os
-
 import pytest
 
 from planner import files
 from planner.errors import Infeasible, InputError
-from planner.files.folder_queue import MARK, FolderQueue
+from planner.files.folder_queue import FolderQueue
 from planner.online.look_ahead import LEAST_EFFORT
 from planner.plan.legal.plan_laws import violations
 from planner.plan.step_files import SPENT_FILE, STEP_FILE, PlanHead, PlanningTime, StepFile
 from planner.scoring.score import score
 from planner.specs.base import with_fields
 from planner.specs.inputs import JobOptions, load_job
+from tests.examples import soaked
 from tests.online.small_jobs import ahead_of, head_of, write_job
 from tests.plans import degrees_of
 
@@ -159,7 +158,7 @@ def test_a_run_that_begins_anew_is_planned_anew(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("damage", ["format: planner.step/1\n", "", "{", None])
+@pytest.mark.parametrize("damage", soaked(["format: planner.step/1\n", "", "{", None], ["{", None]))
 def test_steps_of_another_plan_and_damaged_ones_are_planned_again(tmp_path, damage):
     head = head_of(tmp_path)
     before = ahead_of(tmp_path, with_fields(head, name="other") if damage is None else head)
@@ -206,20 +205,6 @@ def test_a_batch_that_nothing_can_place_is_named(tmp_path):
             ahead.advance()
             FolderQueue(tmp_path / "steps").take(ahead.next)
     assert failed.value.where.startswith("step ")
-
-
-@pytest.mark.slow
-def test_sidecars_hold_the_clock_and_steps_do_not(tmp_path):
-    made = []
-    for name in ("a", "b"):
-        (tmp_path / name).mkdir()
-        ahead = ahead_of(tmp_path / name, head_of(tmp_path / name), until=4)
-        exhaust(ahead)
-        slot = ahead.slots.folder / "2"
-        assert sorted(os.listdir(slot)) == [MARK, SPENT_FILE, STEP_FILE]
-        made.append((slot / STEP_FILE).read_bytes())
-        assert spent(ahead, 2).seconds > 0
-    assert made[0] == made[1]
 
 
 @pytest.mark.slow

@@ -27,11 +27,6 @@ JOBS = {
 }
 
 
-@pytest.fixture(autouse=True)
-def nothing_measured(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-
-
 def printed(text: str) -> str:
     """What a person copies of a line: the braces, and all in between."""
     return text[text.index("{") : text.rindex("}") + 1]

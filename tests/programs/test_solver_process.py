@@ -16,6 +16,7 @@ from planner.errors import RunFailed
 from planner.programs import Program, ProgramBuilder, mathopt, solve
 from planner.programs.solver_answer import SolverLimits
 from planner.programs.solver_process import solve_in_process
+from tests.launch.test_processes import gone
 
 IMPORTS = "import numpy as np; from planner.programs.solver_answer import SolverAnswer"
 
@@ -99,19 +100,7 @@ def test_an_interruption_leaves_no_process(back_end, tmp_path):
     finally:
         watcher.join()
         signal.signal(signal.SIGALRM, previous)
-    assert gone(int(pid.read_text()))
-
-
-def gone(pid: int) -> bool:
-    for _ in range(100):
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return True
-        if Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z":  # dead, waiting for init to collect it
-            return True
-        time.sleep(0.05)
-    return False
+    assert gone([int(pid.read_text())])
 
 
 def test_an_answer_without_values(back_end):

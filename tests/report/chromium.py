@@ -1,6 +1,5 @@
 """A headless Chromium for tests and benchmarks, spoken to through its DevTools over a pipe: no driver, no port."""
 
-import base64
 import json
 import os
 import select
@@ -160,11 +159,6 @@ class Chromium:
     def requests(self) -> list[str]:
         """Addresses that the page asked for."""
         return [e["params"]["request"]["url"] for e in self.events if e["method"] == "Network.requestWillBeSent"]
-
-    def screenshot(self, target: Path, whole: bool = False) -> None:
-        """As it is on the screen, or all of the page."""
-        shot = self.ask("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
-        target.write_bytes(base64.b64decode(shot["data"]))
 
     def close(self) -> None:
         try:

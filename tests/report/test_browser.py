@@ -10,6 +10,7 @@ from planner.report import timeline_page
 from planner.report.page_step import PageStep, TaskFact, simulated_step
 from planner.simulate import TaskEvent, Timeline, waits_for_modules
 from planner.specs.base import Ranks
+from tests.examples import soaked
 from tests.report.chromium import Chromium, browser
 from tests.report.sample_pages import EVIL, PLANS, page, scored, ten_steps
 from tests.report.test_pages import html_of
@@ -37,9 +38,12 @@ def saved(folder: Path, name: str) -> Path:
     return path
 
 
+NAMES = [*PLANS, "ten", "timeline", "nothing", "runs", "no runs"]
+CASES = [(name, phone) for name in NAMES for phone in (False, True)]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [*PLANS, "ten", "timeline", "nothing", "runs", "no runs"])
-@pytest.mark.parametrize("phone", [False, True], ids=["desk", "phone"])
+@pytest.mark.parametrize(("name", "phone"), soaked(CASES, [(name, at % 2 == 0) for at, name in enumerate(NAMES)]))
 def test_a_page_draws_without_complaint(chromium, folder, name, phone):
     chromium.open(saved(folder, name), 390 if phone else 1280, 844, dark=phone, phone=phone)
     assert chromium.complaints() == []

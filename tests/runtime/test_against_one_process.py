@@ -94,8 +94,7 @@ def worlds(worker, names, warm):
 
 
 OFTEN = (  # the others in the soak
-    (4, "decoder"), (4, "two steps"), (4, "bf16"), (4, "vit float32"), (4, "zero 2"), (4, "zero 0"), (2, "vit"),
-    (2, "zero 1"),
+    (4, "decoder"), (4, "two steps"), (4, "bf16"), (4, "vit float32"), (2, "vit"),
 )  # fmt: skip
 
 

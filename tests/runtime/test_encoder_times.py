@@ -103,7 +103,7 @@ PLANS |= {f"drawn {seed}": at_other_times(each, seed) for seed, each in legal(40
 
 
 OFTEN = (  # the others in the soak
-    "all ranks, ahead, at once", "apart", "zero 3", "stages of both", "frozen", "a chain",
+    "all ranks, ahead, at once", "apart", "stages of both", "frozen",
     "cross attention, split backwards", [*PLANS][-1],
 )  # fmt: skip
 

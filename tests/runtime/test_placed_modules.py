@@ -25,7 +25,13 @@ READ = {"images and sound": {}, "no images": {"images": NO_IMAGES}, "text alone"
 
 CASES = [(name, read) for name in PLACEMENTS for read in READ]
 BARE = ("first stage", "1 + 3")  # of which batches without images run often
-RARE = ("first stage, ranks turned", "first stage of tensors", "2 + 2", "disjoint")  # for the soak, as other batches
+RARE = (
+    "first stage, ranks turned",
+    "first stage of tensors",
+    "2 + 2",
+    "disjoint",
+    "overlapping",
+)  # for the soak, as other batches
 LEFT = ("first stage", "no images"), ("1 + 3", "text alone")  # each of both on one of them; the others in the soak
 OFTEN = [
     (name, read)

@@ -64,10 +64,6 @@ def saved_with(folder, options):
     files.write(folder / INDEX_FILE, checkpoint_index(PLAN, options, saved))
 
 
-def with_training(**fields):
-    return replace(OPTIONS, training=replace(TRAINING, **fields))
-
-
 def refused(plan, options):
     with pytest.raises(InputError) as error:
         require_runnable(plan, options)

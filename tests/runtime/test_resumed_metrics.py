@@ -3,21 +3,22 @@
 import json
 import os
 import signal
-import subprocess
-import sys
-import time
-from pathlib import Path
 
 import pytest
 
-from planner.files import write
+from planner.errors import RunFailed
+from planner.files.write import atomic_write
+from planner.launch.processes import launch
+from planner.runtime import RunOptions
+from planner.runtime.checkpoint import accepting
+from planner.runtime.checkpoint.checkpoint_index import NEW_STATES
+from planner.runtime.checkpoint.resume_checks import resolve_resume
+from planner.runtime.execute.training_loop import run_on_rank
 from planner.runtime.measure.metrics_file import metrics_writer
 from planner.runtime.run_result import StepResult
 from tests.runtime.training_worlds import spread
 
-ROOT = Path(__file__).parents[2]
 STEP = StepResult(loss=1.0, tokens=6, seconds=2.0, measured=(), peak_bytes=(None,))
-STEPS, KILLS = 12, 3
 
 
 def lines_of(*steps):
@@ -49,33 +50,33 @@ def test_steps_that_are_trained_again_are_cut_off(tmp_path, before, done, left):
     assert path.stat().st_ino == inode  # whoever follows the file still does
 
 
-@pytest.fixture
-def run(tmp_path):
-    """A function that starts, or resumes, the run of a plan that saves behind every second step."""
-    write(tmp_path / "plan.yaml", spread(2, dp=2, zero=1, dtype="float64", rows=[[(0,), (1,)]] * 2))
-    command = [sys.executable, "-m", "planner", "run", tmp_path / "plan.yaml", f"--steps={STEPS}", "--no-ledger",
-               f"--save={tmp_path / 'saved'}", f"--resume={tmp_path / 'saved'}", "--save-every=2",
-               f"--metrics={tmp_path / 'metrics.jsonl'}"]  # fmt: skip
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    return lambda: subprocess.Popen(command, env=environment, stdout=-1, stderr=-1, text=True, start_new_session=True)
+def killed_as_it_saves(worker, plan, options, saves):
+    """Every rank dies where it would write its so many-th file, of which half is on the disk then."""
+    write, left = accepting.write_shards, [saves]
 
+    def dying(path, shards, values):
+        left[0] -= 1
+        if not left[0]:
+            with atomic_write(path) as out:
+                out.write(b"half")
+                out.flush()
+                os.kill(os.getpid(), signal.SIGKILL)
+        return write(path, shards, values)
 
-def unfinished(folder):
-    return {path for path in folder.rglob(".*") if path.name.endswith(".unfinished")}
+    accepting.write_shards = dying
+    run_on_rank(worker, plan, options)
 
 
 @pytest.mark.slow
-def test_runs_that_are_killed_while_they_save_leave_each_step_once_and_nothing_else(tmp_path, run):
-    for _ in range(KILLS):
-        left, process = unfinished(tmp_path), run()
-        while process.poll() is None and not unfinished(tmp_path) - left:
-            time.sleep(1e-4)
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
-    done = run()
-    errors = done.communicate()[1]
-    assert done.returncode == 0, errors
-    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
-    assert [line["step"] for line in lines] == [*range(1, STEPS + 1)]
-    assert not unfinished(tmp_path) and not (tmp_path / "saved" / "states-new").exists()
+def test_runs_that_are_killed_while_they_save_leave_each_step_once_and_nothing_else(tmp_path):
+    plan, saved = spread(2, dp=2, zero=1, rows=[[(0,), (1,)]] * 2), tmp_path / "saved"
+    options = RunOptions(steps=8, save=saved, resume=saved, save_every=2, metrics=tmp_path / "metrics.jsonl")
+    for saves in (1, 2):
+        with pytest.raises(RunFailed, match="killed by SIGKILL"):
+            launch(killed_as_it_saves, 2, plan, resolve_resume(options), saves)
+        assert any(path.name.endswith(".unfinished") for path in saved.rglob(".*"))
+    launch(run_on_rank, 2, plan, resolve_resume(options))
+    lines = [json.loads(line) for line in options.metrics.read_text().splitlines()]
+    assert [line["step"] for line in lines] == [*range(1, 9)]
+    assert not any(path.name.endswith(".unfinished") for path in tmp_path.rglob(".*"))
+    assert not (saved / NEW_STATES).exists()

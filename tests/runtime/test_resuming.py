@@ -233,6 +233,7 @@ ALONE = two_steps(spread(1, with_fields(DECODER, layers=1), dp=1, zero=1, rows=[
 
 def in_pieces(worker, folder):
     """A run; the same in pieces, of which the first two end since their time is over; behind which steps one saved."""
+    choose_warm_up(False)
     at, behind, save = partial(told, OPTIONS, folder), [], CheckpointSaver.save
 
     def heard(saver, steps, last):
@@ -282,6 +283,7 @@ def gone_wrong(worker, folder):
     """Why saves failed, and what they left; what happened on the disk while a run saves; steps that one saved to which
     Ctrl-C came while it wrote; and how the run of the failed saves goes on.
     """
+    choose_warm_up(False)
     at, failures, write = partial(told, OPTIONS, folder), [], accepting.write_shards
     with joined_world(worker, timeout_s=60):
         train(worker, ALONE, at(save="kept", steps=2))

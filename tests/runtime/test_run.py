@@ -4,9 +4,6 @@ import json
 import multiprocessing
 import os
 import signal
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
@@ -17,8 +14,6 @@ from planner.runtime import RunOptions, run
 from planner.specs.base import Ranks, with_fields
 from tests.plans import decoder, plan_of, sharded_plan, uses
 from tests.runtime.ranks_by_hand import run_ranks
-
-ROOT = Path(__file__).parents[2]
 
 
 def two_ranks():
@@ -110,7 +105,5 @@ def test_ranks_and_processes_must_agree(tmp_path, world_size, says):
 
 
 def test_a_missing_plan(tmp_path):
-    environment = {**os.environ, "RANK": "0", "WORLD_SIZE": "1", "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "planner.runtime", tmp_path / "none.yaml"]
-    done = subprocess.run(command, env=environment, text=True, capture_output=True, timeout=60)
+    (done,) = run_ranks(1, tmp_path / "none.yaml")
     assert done.returncode == 2 and "cannot read the file" in done.stderr and "Traceback" not in done.stderr

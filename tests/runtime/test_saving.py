@@ -31,7 +31,7 @@ from planner.runtime.preflight.preflight_checks import require_runnable
 from planner.runtime.run_options import TrainingOptions
 from planner.specs.base import with_fields
 from tests.plans import encoder_plan
-from tests.runtime.training_worlds import DECODER, spread
+from tests.runtime.training_worlds import DECODER, choose_warm_up, spread
 
 LLAMA = with_fields(DECODER, layers=2)
 PLANS = {
@@ -40,19 +40,21 @@ PLANS = {
     "shards": spread(2, LLAMA, dp=2, zero=3, rows=[[(0, 1)]] * 2),
 }
 PLAIN = TrainingOptions(learning_rate=3e-3)
+PATIENCE_S = 4.0  # more than a rank is late for having no processor
 
 
 @contextmanager
 def slow_disk(rank):
-    """One that takes longer for the second rank's file than ranks wait for each other otherwise."""
-    write = accepting.write_shards
+    """One that takes longer for the second rank's first file than ranks wait for each other otherwise."""
+    write, sleeps = accepting.write_shards, [1.1 * PATIENCE_S] * rank
 
     def waiting(path, shards, values):
-        time.sleep(1.5 * rank)
+        if sleeps:
+            time.sleep(sleeps.pop())
         return write(path, shards, values)
 
     accepting.write_shards = waiting
-    _set_pg_timeout(timedelta(seconds=1), dist.group.WORLD)
+    _set_pg_timeout(timedelta(seconds=PATIENCE_S), dist.group.WORLD)
     yield
     accepting.write_shards = write
     _set_pg_timeout(timedelta(seconds=60), dist.group.WORLD)
@@ -60,6 +62,7 @@ def slow_disk(rank):
 
 def saved_and_taken_up(worker, plans, folder):
     """Losses of three steps in a row; of the first two, saved; of the next one on each of the plans."""
+    choose_warm_up(False)
     with joined_world(worker, timeout_s=60):
         first = train(worker, plans["stages"], RunOptions(steps=3, training=PLAIN))
         slow = RunOptions(steps=3, training=PLAIN, save=folder / "slow", save_every=1, keep=3)

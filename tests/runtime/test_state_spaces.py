@@ -47,7 +47,7 @@ PLANS = {
 
 
 OFTEN = (  # the others in the soak
-    "zero 2, replicas", "zero 3, selective", "tensor parallel, selective", "tensor parallel, experts", "zero bubble",
+    "zero 2, replicas", "zero 3, selective", "tensor parallel, experts", "zero bubble",
 )  # fmt: skip
 
 

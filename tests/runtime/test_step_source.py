@@ -1,11 +1,11 @@
 """Steps planned during a run: the ranks train them all, wait for none, and no process outlives the run."""
 
+import fcntl
 import json
 import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from contextlib import nullcontext
 from pathlib import Path
@@ -27,8 +27,7 @@ from tests.online.small_jobs import FILE, ahead_of, head_of
 
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-STEPS = 6
-LATE_S = 0.3
+STEPS, RUN_STEPS = 6, 500
 
 
 @pytest.mark.soak
@@ -115,21 +114,21 @@ def test_what_a_batch_cannot_is_what_ends_the_run(tmp_path):
 
 
 def command(path, *options):
-    return [sys.executable, "-m", "planner", "run", str(path), "--steps", "500", *options]
+    return [sys.executable, "-m", "planner", "run", str(path), "--steps", str(RUN_STEPS), *options]
 
 
 def in_steps(folder, number, process):
-    deadline = time.monotonic() + 90
     while not (folder / TAKEN / str(number)).exists():
-        assert process.poll() is None and time.monotonic() < deadline
+        assert process.poll() is None
         time.sleep(0.05)
 
 
 def released(folder):
-    deadline = time.monotonic() + 15
-    while is_locked(folder / PLANNER_LOCK) or is_locked(folder / RUN_LOCK):
-        assert time.monotonic() < deadline, "somebody outlived the run"
-        time.sleep(0.05)
+    """Waits until nobody holds the folder: those who outlive a run would for all of its steps."""
+    for name in (PLANNER_LOCK, RUN_LOCK):
+        with open(folder / name) as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+    assert not (folder / TAKEN / str(RUN_STEPS - 1)).exists(), "somebody outlived the run"
 
 
 @pytest.mark.slow
@@ -143,9 +142,9 @@ def test_nobody_outlives_a_run_that_is_ended(tmp_path, number):
     assert is_locked(folder / PLANNER_LOCK) and is_locked(folder / RUN_LOCK)
     process.send_signal(number)
     try:
-        _, said = process.communicate(timeout=30)
+        _, said = process.communicate()
     finally:
-        process.kill()  # 500 steps would outlive a test that failed
+        process.kill()  # all steps would outlive a test that failed
     assert process.returncode == (-number if number == signal.SIGKILL else 128 + number)
     assert "Traceback" not in said
     released(folder)
@@ -168,13 +167,13 @@ def test_under_torchrun_a_planner_beside_it_is_killed_and_goes_on(tmp_path):
     planner.kill()
     planner.wait()
     planner = subprocess.Popen(beside, env=ENVIRONMENT)
-    out, _ = run.communicate(timeout=120)
+    out, _ = run.communicate()
     assert run.returncode == 0
     *steps, summary = map(json.loads, out.splitlines())
     assert [step["step"] for step in steps] == [*range(1, 9)]
     assert summary["verify"]["grad_rel_err"] <= 1e-12
     assert summary["planned"][0] is None and len(summary["planned"]) == 8
-    assert planner.wait(15) == 0  # with the run
+    assert planner.wait() == 0  # with the run
 
 
 def one_rank(worker, head, folder, case):
@@ -198,20 +197,20 @@ def test_a_rank_does_not_wait_for_ever(tmp_path, case, says):
 
 def ends_early(worker, head, folder, case):
     """One step, while the next never comes: its planner is slow, or has failed."""
-    step_source.PLANNER_START_S, step_source.STEP_TIMEOUT_S = 0.0, 20.0
+    step_source.PLANNER_START_S = 0.0
     with (
         joined_world(worker),
         hold_lock(folder / PLANNER_LOCK, "") if case == "slow" and not worker.rank else nullcontext(),
     ):
         inbox = step_source.StepInbox(worker, head, folder)
         with inbox.locked(0):
-            begun, own = time.monotonic(), [step_source.StepTasks(())]
+            own = [step_source.StepTasks(())]
             step = next(inbox.steps(own, 0, 2))
             if case != "slow" and not worker.rank:
                 inbox.fetching.join()
                 assert isinstance(inbox.fetching.error, RunFailed)
             inbox.cancel_fetch()
-            return step == own[0], time.monotonic() - begun < step_source.STEP_TIMEOUT_S
+            return step == own[0], case != "slow" or inbox.fetching.error is None
 
 
 @pytest.mark.slow
@@ -248,7 +247,8 @@ def wait_for_it(worker, head, folder):
         (folder / "2").rename(folder / "late")
         early, late = step_source.StepFetch(inbox, 1), step_source.StepFetch(inbox, 2)
         early.join()
-        threading.Timer(LATE_S, lambda: (folder / "late").rename(folder / "2")).start()
+        join = late.join
+        late.join = lambda: ((folder / "late").rename(folder / "2"), join())  # it comes once it is waited for
         return early.result().waited_s, late.result().waited_s
 
 
@@ -259,8 +259,7 @@ def test_waiting_is_measured_and_what_is_there_is_not_waited_for(tmp_path):
     while ahead.advance():
         pass
     ((there, waited),) = launch(wait_for_it, 1, head, tmp_path / "steps")
-    assert there == 0.0
-    assert LATE_S * 0.9 <= waited < 60
+    assert there == 0.0 < waited
 
 
 def test_data_without_an_end_needs_a_number_of_steps(tmp_path):

@@ -89,7 +89,6 @@ def llava(folder):
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("zero", [3, 1])
 def test_a_tower_starts_from_them_too(tmp_path, monkeypatch, zero):
-    pytest.importorskip("transformers")
     modules, want = llava(tmp_path)
     monkeypatch.setattr(multi_module_plans, "SPECS", modules)
     layouts = {name: multi_module_plans.layout(name, (0, 1), dp=2, zero=zero) for name in modules}
@@ -104,7 +103,6 @@ def test_a_tower_starts_from_them_too(tmp_path, monkeypatch, zero):
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_a_checkpoint_s_encoder_is_one_of_the_plan(tmp_path):
-    pytest.importorskip("transformers")
     modules, _ = llava(tmp_path)
     require_checkpoint([*modules.values()], tmp_path)
     shorter = with_fields(modules["vision"], layers=1)  # the layers behind it are left out

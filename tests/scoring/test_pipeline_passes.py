@@ -47,6 +47,7 @@ def test_an_order_takes_what_the_simulator_says(laid, name):
     assert objective_seconds(replica.pipeline, order, "step") == pytest.approx(simulated.step_seconds, rel=1e-9)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("seed", range(3))
 def test_what_an_order_holds_is_what_the_simulator_counts(laid, seed):
     plan, chance = laid(ranks=4, sizes=(4096, 2048, 3000), fixed="pp: 2, tp: 2, vpp: 1, micro_batch: 1"), Random(seed)
@@ -86,6 +87,7 @@ def test_the_bound_is_the_same_whatever_the_sequence_of_an_order(laid):
     assert all(score(plan).step_seconds >= bounds[0] for plan in (kept, mixed))
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("seed", range(6))
 def test_rows_in_another_sequence_never_beat_the_bound(laid, seed):
     """Of random sequences, as rows of the step and as numbers in the order."""

@@ -53,6 +53,7 @@ def invoke(verb, plan, good, out):
     return CliRunner().invoke(app, [words.get(word, word) for word in VERBS[verb]])
 
 
+@pytest.mark.every(3)  # each verb, and each edit
 @pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.parametrize("name", EDITS)
 def test_every_verb_refuses_an_edited_number(verb, name, tmp_path):

@@ -23,11 +23,6 @@ from tests.static_jobs import small_cluster, static_inputs
 EQUAL = 1e-9
 
 
-@pytest.fixture(autouse=True)
-def nothing_measured(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-
-
 def equal_plan(folder, count, schedule="", dp=2, **few):
     """A static plan of so many equal micro-batches on each replica."""
     ranks = dp * prod(few.get(name, 1) for name in ("tp", "cp", "pp"))
@@ -136,6 +131,7 @@ def test_copied_micro_batches_take_as_long_as_expanded_ones(tmp_path, schedule, 
     )
 
 
+@pytest.mark.every(5)
 @pytest.mark.parametrize("schedule", ["1f1b", "interleaved", "zb_h1", "zb_h2"])
 @pytest.mark.parametrize("pp", [2, 3, 4, 7])
 @pytest.mark.parametrize("settling", [0, 2])

@@ -28,9 +28,8 @@ levels:
 
 
 @pytest.fixture
-def warnings_of(tmp_path, caplog, monkeypatch):
+def warnings_of(tmp_path, caplog):
     """The warnings about a job on a cluster."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
     def load(cluster: str = GOOD, more: str = "") -> list[str]:
         (tmp_path / "cluster.yaml").write_text(f"format: planner.cluster/1\nname: mine\n{cluster}")
@@ -47,8 +46,7 @@ def test_nothing_is_said_of_what_is_usual(warnings_of):
 
 
 @pytest.mark.parametrize("path", sorted((shipped_folder() / "jobs").glob("*.yaml")), ids=lambda path: path.stem)
-def test_nothing_is_said_of_what_is_shipped(path, caplog, monkeypatch, tmp_path):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+def test_nothing_is_said_of_what_is_shipped(path, caplog, tmp_path):
     load_job(str(path), JobOptions())
     assert not caplog.records
 

@@ -16,11 +16,6 @@ from tests.modality_jobs import seeing_job
 from tests.static_jobs import small_cluster, static_inputs
 
 
-@pytest.fixture(autouse=True)
-def nothing_measured(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-
-
 @pytest.fixture
 def add(monkeypatch):
     """Adds a strategy of one function to the table by its entry's facts, and gives the bases that it is handed."""
@@ -60,11 +55,11 @@ def test_best_asks_what_is_in_the_table(tmp_path, add):
 @pytest.mark.slow
 def test_best_tries_a_refinement_of_layouts_of_several_modules_in_every_batch(tmp_path, add):
     """It is handed the layouts' plan of each batch, gives its own, and what it started from is an alternative."""
-    inputs = seeing_job(tmp_path)
+    inputs = seeing_job(tmp_path, 2)
     renamed = {"refines": "modality_layout", "modules": "several", "decides": ("order",)}
     bases = add("kept_as_it_is", lambda _, base: base, **renamed)
     plan = best_of(inputs)
-    assert "kept_as_it_is" in named(plan) and [*bases[0].layouts] == ["llm", "vit"]
+    assert "kept_as_it_is" in named(plan) and plan.layouts == bases[0].layouts and {*plan.layouts} == {"llm", "vit"}
     alone = solve_job(with_strategy(inputs, "kept_as_it_is"), silent).plan
     (other,) = [each for each in alone.alternatives if each.because.startswith("what modality_layout gives alone")]
     assert {*other.layouts} == {"llm", "vit"} and alone.made.strategy == "kept_as_it_is"

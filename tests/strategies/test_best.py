@@ -17,14 +17,10 @@ from planner.specs.framework.knobs import Knobs
 from planner.specs.framework.software import Framework
 from planner.strategies import STRATEGIES, best_of_candidates
 from planner.strategies.best import open_candidates
+from tests.examples import soaked
 from tests.static_jobs import small_cluster, static_inputs
 
 VARIED = [300, 9000, 512, 700, 4096, 1000, 2048, 600, 333, 8192, 64, 1500, 2500, 700, 128, 4000]
-
-
-@pytest.fixture(autouse=True)
-def nothing_measured(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
 
 def inputs_of(tmp_path, ranks, sizes, kept="", layers=32):
@@ -79,7 +75,7 @@ def test_a_model_that_fits_under_no_strategy_says_what_would_fit(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("zero", [0, 1, pytest.param(2, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("zero", soaked([0, 1, 2], [1]))
 def test_a_fixed_stage_is_tried_by_every_strategy_that_has_it(tmp_path, zero):
     """Without sharding there is one candidate more; left open it is none, as a lower stage is never quicker."""
     inputs = inputs_of(tmp_path, 8, VARIED, f"recompute: none, zero: {zero}", layers=2)

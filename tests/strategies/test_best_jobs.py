@@ -17,18 +17,8 @@ from planner.strategies import STRATEGIES
 from tests.static_jobs import for_software, small_cluster, static_job
 
 GOLDEN = Path(__file__).parents[1] / "golden"
-SHIPPED = [pytest.param(name, marks=pytest.mark.soak) for name in shipped_names(Job)]
-OFTEN = ("offload-h200x8",)
-STORED = [
-    pytest.param(str(path), marks=() if path.parent.name in OFTEN else pytest.mark.soak)
-    for path in sorted(GOLDEN.glob("*/*/job.yaml"))
-]
+STORED = [*map(str, sorted(GOLDEN.glob("*/*/job.yaml")))]
 QUICK = JobOptions(effort=1)
-
-
-@pytest.fixture(autouse=True)
-def nothing_measured(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
 
 def alone(inputs):
@@ -57,8 +47,8 @@ def compare(job):
     return best
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("job", [*SHIPPED, *STORED])
+@pytest.mark.soak  # elsewhere test_best.py has a job made up
+@pytest.mark.parametrize("job", [*shipped_names(Job), *STORED])
 def test_no_strategy_alone_is_better(job):
     compare(job)
 

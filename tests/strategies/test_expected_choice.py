@@ -24,11 +24,6 @@ FAR = (
 )
 
 
-@pytest.fixture(autouse=True)
-def nothing_measured(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-
-
 @pytest.fixture
 def counted(monkeypatch):
     """Sets what a step of distance adds to an interval."""

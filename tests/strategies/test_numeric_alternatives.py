@@ -17,11 +17,6 @@ LENGTHS = [8192, 512, 3000, 700, 700, 256, 6000, 4096, 1024, 90, 128, 2048]
 FIELDS = {"dtype": "fp8", "gradients": "bf16"}
 
 
-@pytest.fixture(autouse=True)
-def nothing_measured(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-
-
 @pytest.fixture
 def job(tmp_path):
     """The path of a job of eight ranks, for software that has fp8 and sends gradients in bf16."""

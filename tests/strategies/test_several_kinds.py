@@ -27,11 +27,6 @@ GOLDEN = Path(__file__).parents[1] / "golden/sequence_groups/two-kinds"
 JOBS = [str(GOLDEN / "job.yaml"), "llama-3-8b-h100x32-a100x32"]
 
 
-@pytest.fixture(autouse=True)
-def nothing_measured(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-
-
 def problem_of(inputs: Inputs) -> PackingProblem:
     layouts = data_parallel_layouts(inputs)
     used = used_by(inputs, layouts, allowed_degrees(inputs.spec, inputs.cluster.size, inputs.job.degrees))

@@ -22,15 +22,11 @@ def plan(tmp_path_factory):
 @pytest.mark.parametrize(
     ("words", "code"),
     [
-        ("tp=4", 0),
-        ("overlap=[tp] tp=2", 0),
-        ("stages=[0-14,15-31]", 0),
         ("stages=[0-7,8-17,18-25,26-31] pp=2 vpp=2 overlap=[tp]", 0),
         ("tp=1 pp=1 zero=0 micro_batch=16 recompute=none", 3),
         ("stages=[0-1,2-31] tp=1 zero=0 recompute=none", 3),
         ("tp=3", 2),
         ("stages=[0-14,16-31]", 2),
-        ("stages=[0-9,10-20,21-31]", 2),
         ("overlap=[pp]", 2),
     ],
 )

@@ -9,10 +9,11 @@ from planner.callbacks import silent
 from planner.errors import InputError
 from planner.plan.legal.plan_laws import violations
 from planner.solve_job import solve_job
+from tests.examples import soaked
 from tests.grouped_jobs import GROUPED, grouped_job
 
 
-@pytest.fixture(scope="module", params=GROUPED)
+@pytest.fixture(scope="module", params=soaked(GROUPED, ["data_ranks"]))
 def plan(request, tmp_path_factory):
     return solve_job(grouped_job(tmp_path_factory.mktemp("job"), request.param), silent).plan
 

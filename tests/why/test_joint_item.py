@@ -14,7 +14,7 @@ from planner.scoring import score
 from planner.specs.workload.items import UNITS_PER_TOKEN
 from planner.why import WhyJointItem
 from tests.examples import thorough
-from tests.placed_jobs import PLACEMENTS, SOME, placed_job
+from tests.placed_jobs import FEW, PLACEMENTS, SOME, placed_job
 
 
 def explained(plan: Plan, what: str) -> WhyJointItem:
@@ -29,7 +29,7 @@ def cells(plan: Plan):
 
 
 @pytest.mark.slow
-@SOME
+@FEW
 def test_every_item_is_where_the_plan_has_it(placed, name):
     plan = placed(name)
     readers = {edge.source: plan.feeds_of(edge) for edge in plan.edges}

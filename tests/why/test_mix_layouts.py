@@ -1,16 +1,13 @@
 """One set of layouts for several mixes: at one it is the strategy's, its numbers are those of fixed layouts."""
 
-import io
 import json
 from dataclasses import replace
 
 import pytest
-from rich.console import Console
 from typer.testing import CliRunner
 
 from planner import files, pipeline
 from planner.cli.app import app
-from planner.cli.views.mix_tables import mix_lines
 from planner.cli.views.why_tables import why_answer
 from planner.errors import Infeasible, InputError
 from planner.plan.plan_file import Plan
@@ -138,18 +135,6 @@ def test_the_plan_is_one_as_any_other(tmp_path, found):
     assert again.prediction == found.plan.prediction
     checked = CliRunner().invoke(app, ["check", str(path), str(path)])
     assert checked.exit_code == 0 and "no differences" in checked.stdout
-
-
-def test_an_answer_in_words_has_every_mix_and_what_is_chosen(found):
-    out = Console(width=120, record=True, file=io.StringIO())
-    for line in mix_lines(found.comparison):
-        out.print(line)
-    text = out.export_text()
-    assert "one set of layouts for the mixes 9:1, 1:9" in text and "no room" in text and "600.00 s" in text
-    for point in found.comparison.points:
-        assert f"\n{point.mix:>6}  " in text
-    for name, fields in found.comparison.candidates[0].layouts.items():
-        assert f"{name}: {{" in text and f"zero: {fields.zero}" in text
 
 
 @pytest.mark.slow  # it searches again

@@ -146,8 +146,7 @@ def test_recompute_that_fits_do_not_distinguish_costs_the_same(recompute):
 
 
 @pytest.fixture
-def solved(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+def solved(tmp_path):
 
     def plan(how: str) -> Plan:
         cluster = small_cluster(tmp_path, "h100-80gb", 8)

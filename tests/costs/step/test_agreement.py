@@ -32,11 +32,6 @@ MODELS = [
 MOST_PASSES = 256  # of a replica on all its stages: larger ones take the same form, and longer
 
 
-@pytest.fixture(autouse=True)
-def nothing_measured(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-
-
 def comes_out_even(layout: Layout, layers: int) -> bool:
     """Chunks alike in layers and recomputation, and no gathers that wait while other stages do."""
     chunks = layout.pp * layout.vpp

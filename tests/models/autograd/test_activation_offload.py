@@ -46,6 +46,7 @@ class CountingCopier(HostCopier):
         return super().to_device(host, target, after)
 
 
+@pytest.mark.every(5)
 @pytest.mark.parametrize("ratio", [1.0, 0.37])
 @pytest.mark.parametrize("how", RECOMPUTE)
 @pytest.mark.parametrize("spec", DEEP.values(), ids=DEEP)
@@ -62,6 +63,7 @@ def test_offload_changes_no_gradient_and_restores_everything(spec, how, ratio):
     assert_same((loss.detach(), gradients), loss_and_gradients(network(spec), [batch]))
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("ratio", [1.0, 0.5, 0.3])
 @pytest.mark.parametrize("how", RECOMPUTE)
 def test_a_share_of_the_middle_layers_is_offloaded(how, ratio):

@@ -39,6 +39,7 @@ def network(spec, how):
     return model
 
 
+@pytest.mark.every(5)
 @pytest.mark.parametrize("how", ["selective", "full", *PART_SETS], ids=flow_text)
 @pytest.mark.parametrize("spec", SHAPES.values(), ids=SHAPES)
 def test_recompute_changes_no_gradient(spec, how):
@@ -80,6 +81,7 @@ def saved_elements(spec, how):
     return kept.bytes / FLOAT64 / TOKENS
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize("how", ["none", "selective", "full", *DENSE_SETS], ids=flow_text)
 @pytest.mark.parametrize("name", DECODERS)
 def test_a_layer_saves_what_is_counted(name, how):

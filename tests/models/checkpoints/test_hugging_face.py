@@ -9,7 +9,7 @@ import torch.nn.functional as F
 
 from planner import hf
 from planner.errors import InputError
-from planner.models.build import build, init_weights, unsupported
+from planner.models.build import build, init_weights
 from planner.models.checkpoints.hugging_face import load_checkpoint, require_checkpoint
 from planner.models.checkpoints.safetensors_files import SINGLE_FILE, SafetensorsCheckpoint
 from planner.models.inputs.training_items import SyntheticSamples, batch_of_documents
@@ -60,8 +60,6 @@ DOCUMENTS = [(0, 9), (1, 4), (2, 17)]
 
 
 def network(spec, dtype=torch.float32, **held):
-    if unsupported(spec):
-        pytest.skip(unsupported(spec))
     model = build(spec, dtype=dtype, shard=ModuleShard(**held))
     init_weights(model, 3)
     return model

@@ -83,6 +83,7 @@ def marked(documents, outputs, words, seed=0):
 
 
 @torch.no_grad()
+@pytest.mark.every(4)
 @pytest.mark.parametrize("layer", [-2, -1, 1])
 @pytest.mark.parametrize("tower", ["clip", "siglip"])
 @pytest.mark.parametrize("text", ["llama", "qwen2"])
