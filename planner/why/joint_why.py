@@ -14,11 +14,11 @@ from planner.strategies.static import unsupported_together
 from planner.why.data_changes import other_data
 from planner.why.joint_changes import changed_problem
 from planner.why.joint_facts import JointFacts, joint_facts
-from planner.why.joint_problem import joint_inputs
 from planner.why.joint_why_not import Solved, solved
 from planner.why.kept_decisions import kept_gains
 from planner.why.kept_layouts import kept_plan, placed_again
 from planner.why.placement_changes import other_placements
+from planner.why.plan_problem import plan_inputs
 from planner.why.resolved import Infeasibility
 from planner.why.sensitivity import Sensitivity, sensitivity_of
 
@@ -67,7 +67,7 @@ def joint_why_plan(plan: Plan, number: int, step: Plan) -> JointWhyPlan:
 def problem_placed_again(step: Plan) -> tuple[tuple[Inputs, Solved] | None, str]:
     """The problem of a step, and its own layouts as a plan; or None, and why there is none."""
     try:
-        inputs = joint_inputs(step)
+        inputs = plan_inputs(step)
         unable = unsupported_together(inputs)
     except InputError as error:
         return None, error.message

@@ -13,9 +13,9 @@ from planner.strategies import STRATEGIES
 from planner.strategies.static import changed_layouts, fitting_change, unsupported_together
 from planner.why.joint_changes import JointChange, changed_problem, followed
 from planner.why.joint_facts import JointFacts, joint_facts
-from planner.why.joint_problem import joint_inputs
 from planner.why.kept_layouts import decided_again, kept_plan, placed_again
 from planner.why.plan_difference import PartDifference, change_text, listed_differences
+from planner.why.plan_problem import plan_inputs
 from planner.why.resolved import Infeasibility, SolveAgain
 
 
@@ -40,7 +40,7 @@ class JointWhyNot(Spec, omit_defaults=False):
 
 def joint_why_not(plan: Plan, number: int, step: Plan, words: tuple[str, ...], resolve: SolveAgain) -> JointWhyNot:
     """The cost of `words`, of a step that is a plan of its own. Raises InputError for words that are no changes."""
-    problem = joint_inputs(step)
+    problem = plan_inputs(step)
     unable = unsupported_together(problem)
     if unable:
         message, _, fix = unable.partition(" | ")

@@ -4,9 +4,8 @@ from planner.plan.plan_file import Plan
 from planner.why.group_reasons import WhyGroup, why_group
 from planner.why.item_reasons import WhyItem, why_item
 from planner.why.joint_item_reasons import WhyJointItem, why_joint_item
-from planner.why.joint_problem import sample_module
 from planner.why.joint_why import JointWhyPlan, joint_why_plan
-from planner.why.plan_problem import single_step
+from planner.why.plan_problem import sample_module, single_step
 from planner.why.resolved import SolveAgain
 from planner.why.why_plan import WhyPlan, why_plan
 

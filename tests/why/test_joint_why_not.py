@@ -20,8 +20,7 @@ from planner.strategies.static import plan_of_layouts
 from planner.units import GIB
 from planner.why import JointWhyNot, JointWhyPlan, joint_facts
 from planner.why.joint_facts import part_name
-from planner.why.joint_problem import joint_inputs
-from planner.why.plan_problem import single_step
+from planner.why.plan_problem import plan_inputs, single_step
 from tests.placed_jobs import EVERY, PLACEMENTS, SOME, placed_job
 
 
@@ -43,7 +42,7 @@ def braces(text: str) -> str:
 @EVERY
 def test_the_problem_of_a_plan_gives_the_plan_again(placed, name):
     plan = placed(name)
-    again = plan_of_layouts(joint_inputs(plan), plan.layouts)
+    again = plan_of_layouts(plan_inputs(plan), plan.layouts)
     assert (again.layouts, again.groups, again.edges) == (plan.layouts, plan.groups, plan.edges)
     assert again.steps[0].micro_batches == plan.steps[0].micro_batches
     assert score(again).step_seconds == score(plan).step_seconds
