@@ -3,13 +3,13 @@
 from collections import defaultdict
 from collections.abc import Sequence
 
-from planner.ledger import KindSeconds, StepDifference, seconds_by_kind
-from planner.report.difference_table import difference_table
+from planner.ledger import DifferenceLine, KindSeconds, StepDifference, seconds_by_kind, sum_by_name
 from planner.report.page_step import PageStep
 from planner.report.tags import Content, Markup, section, table, tag
-from planner.units import duration, percent
+from planner.units import duration, percent, signed
 
 TASKS_SHOWN = 12  # tasks
+HEADS = ("along the measured critical path", ">predicted", ">measured", ">difference")
 
 
 Pair = tuple[PageStep, PageStep]  # a step as predicted and as measured
@@ -103,3 +103,20 @@ def worst_tasks(pairs: Sequence[Pair]) -> Content:
 
 def mean(values: Sequence[float]) -> float:
     return sum(values) / len(values) if values else 0.0
+
+
+def difference_table(steps: Sequence[StepDifference]) -> Markup:
+    """The difference that `planner simulate --measured` prints, as a mean over steps: rows add up to the last one."""
+    rows = [
+        (each.name, duration(each.simulated), duration(each.measured), signed(each.difference))
+        for each in difference_lines(steps)
+    ]
+    return table(HEADS, rows, "The difference by kind of work; predicted times are simulated")
+
+
+def difference_lines(steps: Sequence[StepDifference]) -> list[DifferenceLine]:
+    """Lines by kind of work, in the order of the step with most kinds; then the step."""
+    kinds = sorted((step.by_kind() for step in steps), key=len, reverse=True)
+    whole = [DifferenceLine("the step", step.simulated, step.measured) for step in steps]
+    sums = sum_by_name(line for of_step in (*kinds, whole) for line in of_step)
+    return [DifferenceLine(name, simulated / len(steps), measured / len(steps)) for name, simulated, measured in sums]

@@ -7,10 +7,9 @@ from itertools import groupby
 from planner.errors import InputError
 from planner.plan.join_plans import round_digits
 from planner.plan.plan_file import Assignment, Plan, assignments
-from planner.report.bound_text import degrees_text
 from planner.report.tags import Content, Markup, details, join, table, tag
 from planner.scoring import Score
-from planner.units import duration, percent, plural
+from planner.units import duration, multiset_text, percent, plural
 from planner.why import group_loads, single_step
 
 TALL, LOW = 340, 16  # heights in px: of the longest step, of the shortest micro-batch
@@ -21,7 +20,7 @@ THIN = 0.01  # share of the width below which an edge around a block would hide 
 
 @dataclass(frozen=True, slots=True)
 class GroupSummary:
-    """One group in one micro-batch."""
+    """Work and slack of one group in one micro-batch, as a block shows them."""
 
     group: str
     ranks: int
@@ -56,7 +55,7 @@ class Band:
 
 
 def merged_bands(found: Sequence[Band]) -> list[Band]:
-    """The bands, each run of alike ones as one."""
+    """The bands of a step with each run of equal micro-batches as one band."""
     runs = (list(run) for _, run in groupby(found, key=lambda band: (band.composition, band.blocks)))
     return [replace(run[0], alike=len(run)) for run in runs]
 
@@ -70,7 +69,7 @@ def micro_batch_bands(plan: Plan, number: int, score: Score) -> list[Band]:
         placed = [*assignments(plan, micro_batch)]
         blocks = [block(plan, a, busy.get((at, a.group), 0.0), waits.get((at, a.group), (0.0, ""))) for a in placed]
         longest = max((each.seconds for each in blocks), default=0.0)
-        found.append(Band(at, longest, degrees_text(plan, placed), tuple(blocks)))
+        found.append(Band(at, longest, multiset_text(len(plan.groups[a.group].ranks) for a in placed), tuple(blocks)))
     return merged_bands(found)
 
 
@@ -148,7 +147,7 @@ def legend(found: Sequence[Band]) -> Markup:
 
 
 def groups_table(found: Sequence[Band]) -> Content:
-    """The groups as a table."""
+    """The groups of all bands as a folded table."""
     rows = [line for shown in found for line in lines(shown)]
     heads = ("micro-batch", "group", ">ranks", ">sequences", ">tokens", ">longest", ">seconds", ">of its micro-batch")
     more = f"and {len(rows) - LINES:,} further groups, which the plan file names" if len(rows) > LINES else None

@@ -39,7 +39,7 @@ class PageStep:
 
 
 def simulated_step(plan: Plan, number: int, score: Score) -> PageStep:
-    """A simulated step of a plan."""
+    """A simulated step of a plan, with groups, tokens and items of its tasks, and its memory over time."""
     return PageStep(
         title=f"step {number}",
         label="simulated",

@@ -16,15 +16,18 @@ from planner.report.tags import Content, Markup, join, section, table, tag
 from planner.report.time_and_memory import memory_by_rank, share_bar, time_by_rank
 from planner.report.timeline_columns import TimelineColumns
 from planner.report.timeline_section import timeline_section
-from planner.report.why_section import Why, why_section
+from planner.report.why_section import why_section
 from planner.scoring import Score, allowed_bytes_on
 from planner.specs.hardware.rank_kinds import rank_kinds
 from planner.units import KIB
+from planner.why import WhyPlan
 
 Measured = tuple[int, PageStep]  # number of the plan's step, and the recorded step
 
 
-def plan_page(plan: Plan, scores: Sequence[Score], measured: Sequence[Measured] = (), why: Why | None = None) -> Page:
+def plan_page(
+    plan: Plan, scores: Sequence[Score], measured: Sequence[Measured] = (), why: WhyPlan | None = None
+) -> Page:
     """The whole page; measured steps are shown beside simulated ones."""
     steps = [simulated_step(plan, number, score) for number, score in enumerate(scores)]
     every = [*steps, *(shown for _, shown in measured)]
@@ -146,6 +149,3 @@ def memory(plan: Plan, steps: Sequence[PageStep], scores: Sequence[Score]) -> Ma
     )
     lead = "What each rank holds at its peak. Choose a rank here or above to see it over time."
     return section("memory-section", "Memory by rank", per_step(each), live, lead=lead)
-
-
-__all__ = ["Why", "plan_page"]

@@ -6,32 +6,64 @@ below 10⁸ of them, finer than any screen. `assets/decode.js` reads it.
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from planner.plan.mesh.equivalent_ranks import representative_ranks
 from planner.plan.tasks.rounds import BEHIND, WATCHED
-from planner.report.interned import (
-    STEP,
-    EventKind,
-    Interned,
-    LanePattern,
-    TaskPrefix,
-    differences,
-    run_lengths,
-    split_task_id,
-)
 from planner.report.page_step import PageStep, TaskFact, task_counts
 from planner.simulate import Curve, TaskEvent, Timeline, waits_for_modules
 from planner.specs.base import Ranks
 from planner.units import KIB
 
+STEP = -1  # stands for the micro-batch of tasks that run once a step
 FINEST = 1e8  # ticks of the longest step
 
 Mark = tuple[int, int, int, int]  # kind, micro-batch, group, start
 LaneWaits = tuple[
     tuple[int, ...], tuple[int, ...], tuple[int, ...]
 ]  # columns: module, ticks since the one before, ticks
+
+K = TypeVar("K", bound=Hashable)
+RunLengths = list[list[int]]  # [first rank, count, value]
+
+
+class Interned(Generic[K]):
+    """Numbers values in the order of their first use."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[K, int] = {}
+        self.values: list[K] = []
+
+    def __getitem__(self, value: K) -> int:
+        if value not in self.numbers:
+            self.numbers[value] = len(self.values)
+            self.values.append(value)
+        return self.numbers[value]
+
+
+class TaskPrefix(NamedTuple):
+    """The part of a task's id before its micro-batch: `llm[0-31]/F`."""
+
+    text: str
+    phase: str
+    module: str
+
+
+class EventKind(NamedTuple):
+    """What events have in common that differ only in start and micro-batch."""
+
+    name: int
+    ticks: int
+    comm: int  # ticks of these during which the device waits for communication
+    source: str
+    spread: int  # ‰
+    tokens: int
+
+
+LanePattern = tuple[
+    tuple[int, ...], ...
+]  # columns: kind, micro-batch, slot of a lane's groups, ticks since the one before
 
 
 class TimelineColumns:
@@ -202,3 +234,26 @@ class TimelineColumns:
 def groups_of_copies(timeline: Timeline) -> dict[int, dict[str, str]]:
     """For ranks that were not simulated: the simulated group → their own group that does the same."""
     return {rank: {timeline.representative_group[group]: group} for rank, group in timeline.group_of.items()}
+
+
+def differences(values: tuple[int, ...]) -> tuple[int, ...]:
+    """Differences of neighbours; the first value stays."""
+    return tuple(value - before for value, before in zip(values, (0, *values[:-1]), strict=True))
+
+
+def split_task_id(task_id: str, fact: TaskFact | None) -> tuple[str, int, str]:
+    """Split `llm[0-31]/F/2/g0-7` into `llm[0-31]/F`, 2, `g0-7`; the group's name may contain anything."""
+    group = fact.group if fact and task_id.endswith(f"/{fact.group}") else task_id.rpartition("/")[2]
+    text, _, micro_batch = task_id.removesuffix(group).removesuffix("/").rpartition("/")
+    return text, int(micro_batch) if micro_batch.isdecimal() else STEP, group
+
+
+def run_lengths(values: Sequence[int]) -> RunLengths:
+    """Runs of equal neighbours, each as its first rank, its length and its value."""
+    runs: RunLengths = []
+    for rank, value in enumerate(values):
+        if runs and runs[-1][2] == value:
+            runs[-1][1] += 1
+        else:
+            runs.append([rank, 1, value])
+    return runs

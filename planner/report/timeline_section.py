@@ -3,10 +3,10 @@
 from collections import defaultdict
 from collections.abc import Sequence
 
-from planner.report.interned import split_task_id
 from planner.report.page import per_step
 from planner.report.page_step import PageStep, task_counts
 from planner.report.tags import Content, Markup, details, section, table, tag
+from planner.report.timeline_columns import split_task_id
 from planner.units import duration, plural
 
 STEPS_WIDE = 60  # steps with a bar each to choose from; more are in a list
@@ -38,7 +38,7 @@ def timeline_section(steps: Sequence[PageStep]) -> Markup:
 
 
 def tools() -> Markup:
-    """Buttons and options of the view."""
+    """The buttons that zoom and move, the colours to choose from, and the switch of the critical path."""
     buttons = [
         tag("button", text, type="button", data_do=do, aria_label=name, title=name) for do, text, name in BUTTONS
     ]

@@ -53,7 +53,7 @@ def expected_regret(seconds: Seconds, least: Sequence[float], weights: Sequence[
 
 
 def total(seconds: Sequence[float], weights: Sequence[float]) -> float:
-    """Seconds over all steps."""
+    """Seconds of all steps together; `weights`: steps of each mix."""
     return sum(each * weight for each, weight in zip(seconds, weights, strict=True))
 
 

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from planner import files, pipeline
 from planner.cli.app import app
-from planner.cli.views.mix_tables import mix_lines
+from planner.cli.views.static_tables import mix_lines
 from planner.cli.views.why_tables import why_answer
 from planner.errors import Infeasible, InputError
 from planner.plan.plan_file import Plan
@@ -19,7 +19,7 @@ from planner.specs.mix_inputs import inputs_at_mix
 from planner.specs.workload.mix_schedule import parse_mixes
 from planner.strategies.modality import LayoutsAtMix
 from planner.why import MixCandidate, MixChoice
-from planner.why.restart_repaid import switches
+from planner.why.restarts import switches
 from tests.mixed_jobs import DRAWN, TIGHT, mixed_job
 
 SCHEDULE = "9:1=2000,1:9=2000"

@@ -35,7 +35,7 @@ def ratio_text(found: ExpertAnswer) -> str:
 
 
 def warning_text(found: ExpertAnswer) -> str:
-    """What binds, and what would lower it."""
+    """A sentence: that the exchange of experts binds, and which dispatch or fewer ranks would shorten it."""
     fix = f"fewer than {plural(found.ep * found.etp, 'rank')} of experts"
     if found.cheapest_dispatch != found.dispatch:
         fix = f"dispatch {found.cheapest_dispatch} takes less"

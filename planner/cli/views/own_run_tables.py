@@ -76,7 +76,7 @@ def runs_table(one: RunDrift) -> RenderableType:
 
 
 def summary(found: Sequence[RunDrift], unread: Sequence[UnreadLine], path: Path, each: bool) -> dict[str, Any]:
-    """The JSON answer."""
+    """The JSON answer of `planner ledger` about the user's own runs."""
     return {
         "ledger": str(path),
         "drift": [drift_answer(one, each) for one in found],

@@ -23,7 +23,7 @@ LINKS = 10_000  # of the critical path in the JSON answer: the longest
 
 
 def summary(answer: ReplayAnswer) -> dict[str, Any]:
-    """The JSON answer."""
+    """The JSON answer of `planner replay`."""
     replayed = answer.replay
     return {
         "steps": [
@@ -121,7 +121,7 @@ def whatif_answer(answer: ReplayAnswer) -> dict[str, Any] | None:
 
 
 def replay_view(answer: ReplayAnswer, trace: Path | None) -> RenderableType:
-    """Tables and text for the terminal."""
+    """Steps, breakdown, critical path, stragglers and what-ifs, as `planner replay` prints them."""
     return Stack(*replay_lines(answer, trace))
 
 

@@ -31,7 +31,7 @@ def settling_tables(found: SettledOrder) -> Iterator[RenderableType]:
 
 
 def verdict(found: SettledOrder) -> str:
-    """Whether the order is clear."""
+    """A sentence: whether every run of the best was quicker than those of the others."""
     best = found.measured[0].contender.path
     if found.is_clear:
         return f"settled: every run of {best} was quicker than all of the others"
@@ -39,7 +39,7 @@ def verdict(found: SettledOrder) -> str:
 
 
 def settling_answer(found: SettledOrder) -> dict[str, Any]:
-    """The JSON answer."""
+    """The JSON answer of `planner profile --settle`."""
     return {
         "settled": found.is_clear,
         "best": str(found.measured[0].contender.path),

@@ -40,7 +40,7 @@ class DegreeChoice(Spec, omit_defaults=False):
 
 
 class WhyItem(Spec, omit_defaults=False):
-    """The answer for an item of a step."""
+    """The answer for an item of a step: its group, and the degrees that it could have."""
 
     plan: str
     step: int
@@ -111,13 +111,13 @@ def solve_with_degree(
             because = error.message
         else:
             seconds, first = score(plan).step_seconds, ranks_of(plan, item)[0]
-    found = []
+    with_step = []
     for c in choices:
         pool = next(pool for pool in pools_of(step) if c.ranks[0] < pool.first + pool.ranks)
         if c.degree == degree and (first is None or pool.first <= first < pool.first + pool.ranks):
             c = with_fields(c, step_seconds=seconds, because=because)
-        found.append(c)
-    return found
+        with_step.append(c)
+    return with_step
 
 
 def ranks_of(plan: Plan, item: int) -> Ranks:
@@ -127,7 +127,7 @@ def ranks_of(plan: Plan, item: int) -> Ranks:
 
 
 def degree_choice(step: Plan, item: int, ranks: Ranks, chosen: bool) -> DegreeChoice:
-    """The choice of these ranks for the item."""
+    """What the item would take on these ranks, alone, and whether they have room for it."""
     module, _ = only_module(step)
     size, degree = step.uses.tokens(module, item), len(ranks)
     room = rank_capacity(step, module, kinds_of(step, ranks))
