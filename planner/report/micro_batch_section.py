@@ -54,9 +54,9 @@ class Band:
         return f"micro-batch{'es' if self.alike > 1 else ''} {self.numbers}"
 
 
-def merged_bands(found: Sequence[Band]) -> list[Band]:
+def merged_bands(bands: Sequence[Band]) -> list[Band]:
     """The bands of a step with each run of equal micro-batches as one band."""
-    runs = (list(run) for _, run in groupby(found, key=lambda band: (band.composition, band.blocks)))
+    runs = (list(run) for _, run in groupby(bands, key=lambda band: (band.composition, band.blocks)))
     return [replace(run[0], alike=len(run)) for run in runs]
 
 
@@ -64,13 +64,13 @@ def micro_batch_bands(plan: Plan, number: int, score: Score) -> list[Band]:
     """The bands of a step in which all ranks synchronise in every micro-batch."""
     busy = {key: round_digits(seconds) for key, seconds in score.timeline.group_seconds().items()}
     waits = group_slacks(plan, number, score)
-    found = []
+    bands = []
     for at, micro_batch in enumerate(plan.steps[number].micro_batches):
         placed = [*assignments(plan, micro_batch)]
         blocks = [block(plan, a, busy.get((at, a.group), 0.0), waits.get((at, a.group), (0.0, ""))) for a in placed]
         longest = max((each.seconds for each in blocks), default=0.0)
-        found.append(Band(at, longest, multiset_text(len(plan.groups[a.group].ranks) for a in placed), tuple(blocks)))
-    return merged_bands(found)
+        bands.append(Band(at, longest, multiset_text(len(plan.groups[a.group].ranks) for a in placed), tuple(blocks)))
+    return merged_bands(bands)
 
 
 def group_slacks(plan: Plan, number: int, score: Score) -> dict[tuple[int, str], tuple[float, str]]:
@@ -90,9 +90,9 @@ def block(plan: Plan, a: Assignment, seconds: float, wait: tuple[float, str]) ->
     return GroupSummary(a.group, len(ranks), ranks[0], len(sizes), sum(sizes), max(sizes, default=0), seconds, *wait)
 
 
-def picture(size: int, found: Sequence[Band], longest_step: float) -> Markup:
+def picture(size: int, bands: Sequence[Band], longest_step: float) -> Markup:
     """Draw ranks from left to right, time from top to bottom; heights are to scale over all steps of the page."""
-    return join(band_markup(size, each, longest_step) for each in found)
+    return join(band_markup(size, each, longest_step) for each in bands)
 
 
 def band_markup(size: int, shown: Band, longest_step: float) -> Markup:
@@ -140,15 +140,15 @@ def block_text(shown: GroupSummary, of: Band) -> str:
     )
 
 
-def legend(found: Sequence[Band]) -> Markup:
-    sizes = sorted({each.ranks for shown in found for each in shown.blocks}, reverse=True)
+def legend(bands: Sequence[Band]) -> Markup:
+    sizes = sorted({each.ranks for shown in bands for each in shown.blocks}, reverse=True)
     names = [tag("li", tag("i", class_=f"d{shade(size)}"), plural(size, "rank")) for size in sizes]
     return tag("ul", names, tag("li", tag("i", class_="idle"), "idle"), class_="legend")
 
 
-def groups_table(found: Sequence[Band]) -> Content:
+def groups_table(bands: Sequence[Band]) -> Content:
     """The groups of all bands as a folded table."""
-    rows = [line for shown in found for line in lines(shown)]
+    rows = [line for shown in bands for line in lines(shown)]
     heads = ("micro-batch", "group", ">ranks", ">sequences", ">tokens", ">longest", ">seconds", ">of its micro-batch")
     more = f"and {len(rows) - LINES:,} further groups, which the plan file names" if len(rows) > LINES else None
     return details(

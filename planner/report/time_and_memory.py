@@ -22,6 +22,19 @@ class BarSeries(NamedTuple):
     values: Sequence[float]
 
 
+def summed_time(steps: Sequence[PageStep]) -> tuple[float, float, float]:
+    """Seconds of compute, of exposed communication and idle of the mean rank, over all steps."""
+    of_steps = [shown.timeline.breakdown() for shown in steps]
+    return sum(b.compute for b in of_steps), sum(b.exposed_comm for b in of_steps), sum(b.idle for b in of_steps)
+
+
+def shares_section(steps: Sequence[PageStep], whose: str) -> Markup:
+    """Shares of the time of the mean rank; `whose`: the end of the heading, which says what steps they are."""
+    heading = f"Where the time goes, mean of all ranks{whose}"
+    bar = share_bar(*summed_time(steps))
+    return tag("section", tag("h2", heading, class_="small"), bar, class_="shares", aria_label=heading)
+
+
 def share_bar(compute: float, exposed: float, idle: float) -> Markup:
     """A bar of 100 % split into compute, exposed communication and idle, with the shares."""
     total = compute + exposed + idle or 1.0
@@ -64,21 +77,21 @@ def row(parts: Breakdown, step: float) -> tuple[str, ...]:
 def memory_by_rank(shown: PageStep, score: Score) -> Markup:
     """Bars of the memory of each rank: states, activations at the peak, and what each device allows."""
     peaks, base = score.memory.peaks, score.plan_memory.static_bytes
-    held = [min(base(rank), peak) for rank, peak in enumerate(peaks)]
+    states = [min(base(rank), peak) for rank, peak in enumerate(peaks)]
     limits = [score.plan_memory.allowed_bytes(rank) for rank in range(len(peaks))]
     series = [
-        BarSeries("states, buffers and context", "m-states", held),
-        BarSeries("activations at their peak", "m-acts", [peak - low for peak, low in zip(peaks, held, strict=True)]),
+        BarSeries("states, buffers and context", "m-states", states),
+        BarSeries("activations at their peak", "m-acts", [peak - low for peak, low in zip(peaks, states, strict=True)]),
     ]
     top = max(*peaks, *limits) * HEADROOM or 1.0
-    rows = merged_rows([memory_row(h, p, c) for h, p, c in zip(held, peaks, limits, strict=True)])
+    rows = merged_rows([memory_row(h, p, c) for h, p, c in zip(states, peaks, limits, strict=True)])
     heads = ("ranks", ">states, GiB", ">peak, GiB", ">allowed, GiB", ">in use")
     numbers = details("This memory as a table", table(heads, rows, f"Memory of each rank in {shown.title}, simulated"))
     return join(bars(f"{shown.title}: peak memory of each rank, simulated", series, top, limits), numbers)
 
 
-def memory_row(held: float, peak: float, cap: float) -> tuple[str, ...]:
-    gib = (f"{size / GIB:.2f}" for size in (held, peak, cap))
+def memory_row(states: float, peak: float, cap: float) -> tuple[str, ...]:
+    gib = (f"{size / GIB:.2f}" for size in (states, peak, cap))
     return (*gib, percent(peak / cap) if cap > 0 else "")
 
 
@@ -130,10 +143,10 @@ def line(values: Sequence[float], top: float) -> str:
 
 def merged_rows(rows: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
     """Rows of a table by rank; neighbours with equal rows share one: `0-31`."""
-    found: list[tuple[int, int, tuple[str, ...]]] = []
+    merged: list[tuple[int, int, tuple[str, ...]]] = []
     for rank, row in enumerate(rows):
-        if found and found[-1][2] == row:
-            found[-1] = (found[-1][0], rank, row)
+        if merged and merged[-1][2] == row:
+            merged[-1] = (merged[-1][0], rank, row)
         else:
-            found.append((rank, rank, row))
-    return [(f"{first}" if first == last else f"{first}-{last}", *row) for first, last, row in found]
+            merged.append((rank, rank, row))
+    return [(f"{first}" if first == last else f"{first}-{last}", *row) for first, last, row in merged]

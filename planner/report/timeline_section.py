@@ -111,17 +111,17 @@ def step_bar(shown: PageStep, longest: float) -> Markup:
 
 def tasks(shown: PageStep) -> Markup:
     """Count and duration of tasks by kind; the sum is over ranks."""
-    found: dict[str, list[float]] = defaultdict(list)
+    seconds_of: dict[str, list[float]] = defaultdict(list)
     count: dict[str, float] = defaultdict(float)
     total: dict[str, float] = defaultdict(float)
     for event, stands_for in zip(shown.timeline.events, task_counts(shown.timeline), strict=True):
         text = split_task_id(event.id, shown.facts.get(event.id))[0]
-        found[text].append(event.seconds)
+        seconds_of[text].append(event.seconds)
         count[text] += stands_for
         total[text] += event.seconds * len(event.ranks) * stands_for
     rows = [
         (text, f"{count[text]:,.0f}", milliseconds(min(times)), milliseconds(max(times)), f"{total[text]:.4f}")
-        for text, times in found.items()
+        for text, times in seconds_of.items()
     ]
     caption = f"{step_name(shown)}: {plural(round(sum(count.values())), 'task')}"
     return table(("task", ">count", ">shortest, ms", ">longest, ms", ">rank-seconds"), rows, caption)

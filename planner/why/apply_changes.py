@@ -2,7 +2,7 @@
 changes that they require.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from planner.errors import InputError
@@ -27,7 +27,7 @@ def apply_changes(inputs: Inputs, words: tuple[str, ...]) -> Inputs:
 
     What excludes a field that another change is yet to alter waits for it.
     """
-    key_values = read_changes(words, "zero=2")
+    key_values = {word: (key, value) for word, key, value in read_changes(words, "zero=2")}
     left = sorted(words, key=lambda word: not word.startswith(APPLIED_FIRST))
     while left:
         refused: dict[str, InputError] = {}
@@ -44,17 +44,17 @@ def apply_changes(inputs: Inputs, words: tuple[str, ...]) -> Inputs:
     return inputs
 
 
-def read_changes(words: Sequence[str], example: str) -> dict[str, tuple[str, str]]:
-    """Key and value of each word. Raises InputError where one is no `KEY=VALUE`, or a key is given twice."""
-    changes: dict[str, tuple[str, str]] = {}
+def read_changes(words: Sequence[str], example: str) -> Iterator[tuple[str, str, str]]:
+    """Each word with its key and value. Raises InputError where it is no `KEY=VALUE`, or its key is given twice."""
+    given: set[str] = set()
     for word in words:
         key, equals, value = (part.strip() for part in word.partition("="))
         if not equals or not value:
             raise InputError(f"`{word}` is not a change", where=word, fix=f"write it as KEY=VALUE, like {example}")
-        if any(key == given for given, _ in changes.values()):
+        if key in given:
             raise InputError(f"`{key}` is given twice", where=word, fix="give it once")
-        changes[word] = (key, value)
-    return changes
+        given.add(key)
+        yield word, key, value
 
 
 def apply_change(inputs: Inputs, word: str, key: str, value: str) -> Inputs:
@@ -139,7 +139,7 @@ def apply_module_changes(inputs: Inputs, words: Sequence[str]) -> AskedChange:
     """The problem of several modules with every change applied. Raises InputError for words that are none."""
     asked: dict[str, Parallelism] = {}
     whole: set[str] = set()
-    for word, (key, value) in read_changes(words, "vision.tp=2").items():
+    for word, key, value in read_changes(words, "vision.tp=2"):
         module, _, field = key.partition(".")
         if key in LIMITS:
             inputs = SETTERS[key](inputs, key, value)

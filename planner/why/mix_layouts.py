@@ -143,14 +143,14 @@ def best_for_mixes(inputs: Inputs, choice: MixChoice, options: JobOptions, on_mi
 
 def tried_layouts(at_mix: Sequence[LayoutsAtMix], on_mix: OnProgress) -> list[TriedLayouts]:
     """The quickest layouts of each mix, at all of them. Raises Infeasible where none fit at a mix."""
-    found: dict[str, tuple[dict[str, Layout], str, str]] = {}
+    quickest_of: dict[str, tuple[dict[str, Layout], str, str]] = {}
     for number, at in enumerate(at_mix):
         on_mix(number, len(at_mix), f"at {at.mix}")
         for layouts, kind in at.quickest():
-            found.setdefault(str(layouts), (layouts, kind, at.mix))
+            quickest_of.setdefault(str(layouts), (layouts, kind, at.mix))
     tried = []
-    for number, (layouts, kind, found_at) in enumerate(found.values()):
-        on_mix(number, len(found), "candidates")
+    for number, (layouts, kind, found_at) in enumerate(quickest_of.values()):
+        on_mix(number, len(quickest_of), "candidates")
         tried.append(TriedLayouts(layouts, kind, found_at, tuple(at.steps(layouts, kind) for at in at_mix)))
     return tried
 
@@ -159,14 +159,14 @@ def by_regret(tried: Sequence[TriedLayouts], choice: MixChoice) -> list[TriedLay
     """Layouts by their regret, the chosen ones first. Raises Infeasible where none fit at all mixes, with what is
     missing of those that fit at most.
     """
-    found = [tried[number] for number in ranking(expected_table(tried), choice.weights, choice.by)]
-    if None in found[0].seconds:
-        nearest = min(found, key=lambda each: each.seconds.count(None))
+    ranked = [tried[number] for number in ranking(expected_table(tried), choice.weights, choice.by)]
+    if None in ranked[0].seconds:
+        nearest = min(ranked, key=lambda each: each.seconds.count(None))
         message = f"no layouts fit at all mixes; of those that fit at most of them, {misfit(nearest, choice.mixes)}"
         raise Infeasible(
             message, where="memory", fix="fewer mixes with one set of layouts, more ranks, or more --effort"
         )
-    return found
+    return ranked
 
 
 def mix_point(part: MixPart, at: LayoutsAtMix, tried: Sequence[TriedLayouts], best: Sequence[int]) -> MixPoint | None:
@@ -237,8 +237,8 @@ def mix_candidates(
 
 def misfit(tried: TriedLayouts, mixes: Sequence[MixPart]) -> str:
     """The first mix at which layouts do not fit, and why; empty where they fit at all."""
-    found = zip(mixes, tried.at_mixes, strict=True)
-    return next((f"at {mix.mix}: {each.because}" for mix, each in found if each.because), "")
+    at_mixes = zip(mixes, tried.at_mixes, strict=True)
+    return next((f"at {mix.mix}: {each.because}" for mix, each in at_mixes if each.because), "")
 
 
 def own_bests(tried: Sequence[TriedLayouts], mixes: Sequence[MixPart], at: LayoutsAtMix) -> tuple[Alternative, ...]:

@@ -38,8 +38,8 @@ def regrets(seconds: Seconds, least: Sequence[float]) -> Seconds:
 
 def worst_regret(seconds: Seconds, least: Sequence[float]) -> float | None:
     """The greatest regret over mixes; None where layouts do not fit at one."""
-    found = [each for each in regrets(seconds, least) if each is not None]
-    return max(found) if len(found) == len(seconds) else None
+    fitting = [each for each in regrets(seconds, least) if each is not None]
+    return max(fitting) if len(fitting) == len(seconds) else None
 
 
 def expected_regret(seconds: Seconds, least: Sequence[float], weights: Sequence[float]) -> float | None:

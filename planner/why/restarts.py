@@ -107,13 +107,13 @@ def from_mix(points: Sequence[MixPoint], steps: float | None, restart_seconds: f
     """The first of some mixes from which on each repays a restart within so many steps; None where the last does not,
     or no steps are known.
     """
-    found = None
+    first = None
     for point in reversed(points):
         needed = steps_to_repay(point, restart_seconds)
         if steps is None or needed is None or steps < needed:
             break
-        found = point.mix
-    return found
+        first = point.mix
+    return first
 
 
 def best_changes(

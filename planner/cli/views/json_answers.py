@@ -105,16 +105,16 @@ def parity_answer(result: ComparedRun) -> Summary | None:
     from planner.runtime import within_tolerance
     from planner.runtime.measure import finite_or_none
 
-    found = result.verified
-    if not found or not result.tolerance:
+    errors = result.verified
+    if not errors or not result.tolerance:
         return None
     return {
-        "loss_rel_err": finite_or_none(found.loss_rel_err),
-        "grad_rel_err": finite_or_none(found.grad_rel_err) if found.worst else None,
-        "worst": found.worst or None,
-        "steps": found.steps,
-        "items": found.items,
-        "within": within_tolerance(found, result.tolerance),
+        "loss_rel_err": finite_or_none(errors.loss_rel_err),
+        "grad_rel_err": finite_or_none(errors.grad_rel_err) if errors.worst else None,
+        "worst": errors.worst or None,
+        "steps": errors.steps,
+        "items": errors.items,
+        "within": within_tolerance(errors, result.tolerance),
     }
 
 

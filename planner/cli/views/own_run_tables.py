@@ -12,6 +12,7 @@ from planner.cli.render import console
 from planner.cli.views.plain_table import table
 from planner.errors import InputError
 from planner.ledger import ComparedRun, RunDrift, RunEntry, UnreadLine
+from planner.report import RUN_HEADS, run_cells
 from planner.units import byte_size, duration, percent
 from planner.workflows import evidence
 
@@ -62,24 +63,17 @@ def drift_verdict(one: RunDrift) -> Text:
 
 
 def runs_table(one: RunDrift) -> RenderableType:
-    rows = table("when", "digest", ">steps", ">predicted", ">measured", ">ratio", title=f"{one.plan} on {one.machine}")
+    rows = table(*RUN_HEADS, title=f"{one.plan} on {one.machine}")
     for entry in one.runs:
-        seconds = (entry.predicted_seconds, entry.measured_seconds)
-        rows.add_row(
-            entry.when[:19].replace("T", " "),
-            entry.digest,
-            str(entry.steps),
-            *map(duration, seconds),
-            f"{entry.ratio:.2f}",
-        )
+        rows.add_row(*run_cells(entry))
     return rows
 
 
-def summary(found: Sequence[RunDrift], unread: Sequence[UnreadLine], path: Path, each: bool) -> dict[str, Any]:
+def summary(drifts: Sequence[RunDrift], unread: Sequence[UnreadLine], path: Path, each: bool) -> dict[str, Any]:
     """The JSON answer of `planner ledger` about the user's own runs."""
     return {
         "ledger": str(path),
-        "drift": [drift_answer(one, each) for one in found],
+        "drift": [drift_answer(one, each) for one in drifts],
         "unread": [{"line": line.line, "why": line.why} for line in unread],
     }
 

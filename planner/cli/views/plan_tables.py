@@ -209,7 +209,7 @@ def price_sources(plan: Plan) -> str:
     sources = sorted({costs.source for costs in prices.modules.values()} | {r.source for r in prices.rates.values()})
     share = plan.prediction.measured_share
     text = f"{percent(share)} measured; prices of modules: {', '.join(sources)} (profile {plan.uses.prices.profile})"
-    loads = sorted({found.load.source for found in expert_answers(plan) if found.ep > 1})
+    loads = sorted({experts.load.source for experts in expert_answers(plan) if experts.ep > 1})
     return f"{text}; load of experts: {', '.join(loads)}" if loads else text
 
 

@@ -131,13 +131,13 @@ def lane_spans(timeline: Timeline, places: Sequence[int]) -> LaneSpans:
         ],
         dtype=np.float64,
     ).reshape(-1, 4)
-    found = timeline.repetition
-    if found:
-        later = np.array([found.seconds, found.seconds, 0, found.micro_batches])
-        rounds = np.array([found.numbers[place] for place in places])
+    repeated = timeline.repetition
+    if repeated:
+        later = np.array([repeated.seconds, repeated.seconds, 0, repeated.micro_batches])
+        rounds = np.array([repeated.numbers[place] for place in places])
         again = spans[rounds == WATCHED - 1]
-        copies = [again + later * times for times in range(1, found.rounds + 1)]
-        spans = np.concatenate([spans[rounds < BEHIND], *copies, spans[rounds == BEHIND] + later * found.rounds])
+        copies = [again + later * times for times in range(1, repeated.rounds + 1)]
+        spans = np.concatenate([spans[rounds < BEHIND], *copies, spans[rounds == BEHIND] + later * repeated.rounds])
     whole = spans[:, 2:].astype(np.int64)
     return LaneSpans(spans[:, 0], spans[:, 1], whole[:, 0], whole[:, 1], owners)
 

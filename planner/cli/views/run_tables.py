@@ -116,12 +116,12 @@ def parity_line(result: ComparedRun) -> Iterator[RenderableType]:
         yield Text(line, style="green" if same else "bold red")
 
 
-def parity_text(found: "ParityErrors", bound: "ParityTolerance") -> tuple[str, bool]:
+def parity_text(errors: "ParityErrors", bound: "ParityTolerance") -> tuple[str, bool]:
     """A line on the comparison with one process, and whether they agree."""
     from planner.runtime import parity_errors_text, within_tolerance
 
-    same = within_tolerance(found, bound)
-    return f"{'same as' if same else 'differs from'} one process: {parity_errors_text(found)}", same
+    same = within_tolerance(errors, bound)
+    return f"{'same as' if same else 'differs from'} one process: {parity_errors_text(errors)}", same
 
 
 def features_line(result: ComparedRun) -> Text:
