@@ -15,8 +15,6 @@ from planner.simulate import TaskEvent, is_feed
 from planner.specs.base import Ranks, Spec, with_fields
 from planner.specs.layers.stack import InputUnit
 from planner.specs.workload.items import input_count, item_outputs, part_lengths
-from planner.units import first_few
-from planner.why.plan_problem import single_step
 from planner.why.resolved import Sensitivity, gain_of, solved
 
 MOVES = 4  # groups that are tried: those with least to do
@@ -59,22 +57,18 @@ class WhyPlacedItem(Spec, omit_defaults=False):
     moves: tuple[Sensitivity, ...]  # to other groups of its module, in the same micro-batch
 
 
-def why_placed_item(plan: Plan, number: int, module: str, item: int) -> WhyPlacedItem:
-    """The answer for an item of a module of a step. Raises InputError when the step has none."""
-    step = single_step(plan, number)
-    sizes = step.uses.items.get(module, {})
-    if item not in sizes:
-        fix = f"one of {first_few(sorted(sizes))}"
-        raise InputError(f"step {number} of the plan has no item {item} of `{module}`", where="ITEM", fix=fix)
+def item_moves(step: Plan, number: int, module: str, item: int) -> WhyPlacedItem:
+    """The answer for an item of a module of a plan of one step, which is step `number` of its own plan."""
+    size = step.uses.items[module][item]
     cell = cell_of(step, module, item)
     scored = score(step)
     return WhyPlacedItem(
-        plan=plan.name,
+        plan=step.name,
         step=number,
         module=module,
         item=item,
-        parts=part_lengths(sizes[item]),
-        inputs=input_count(step.uses.models[module], sizes[item]),
+        parts=part_lengths(size),
+        inputs=input_count(step.uses.models[module], size),
         unit=step.uses.models[module].input_unit,
         value=scored.step_seconds,
         micro_batch=cell.micro_batch,

@@ -1,10 +1,12 @@
 """Answers "why" of a plan, of one of its items, or of one of its groups."""
 
+from planner.errors import InputError
 from planner.plan.plan_file import Plan
+from planner.units import first_few
 from planner.why.group_loads import WhyGroup, why_group
-from planner.why.item_degrees import WhyItem, why_item
-from planner.why.item_moves import WhyPlacedItem, why_placed_item
-from planner.why.plan_problem import sample_module
+from planner.why.item_degrees import WhyItem, item_degrees
+from planner.why.item_moves import WhyPlacedItem, item_moves
+from planner.why.plan_problem import only_module, sample_module, single_step
 from planner.why.resolved import SolveAgain
 from planner.why.why_plan import WhyPlan, why_plan
 
@@ -23,7 +25,20 @@ def why(plan: Plan, step: int, what: str | None, resolve: SolveAgain) -> WhyAnsw
     item = asked_item(plan, what)
     if item is None:
         return why_group(plan, step, what)
-    return why_placed_item(plan, step, *item) if len(plan.layouts) > 1 else why_item(plan, step, item[1], resolve)
+    return why_item(plan, step, *item, resolve)
+
+
+def why_item(plan: Plan, number: int, module: str, item: int, resolve: SolveAgain) -> WhyItem | WhyPlacedItem:
+    """Why an item is where it is. Raises InputError when the step has no such item, or its plan places none."""
+    step, several = single_step(plan, number), len(plan.layouts) > 1
+    if not several:
+        only_module(step)
+    sizes = step.uses.items.get(module, {})
+    if item not in sizes:
+        of = f" of `{module}`" if several else ""
+        fix = f"one of {first_few(sorted(sizes))}"
+        raise InputError(f"step {number} of the plan has no item {item}{of}", where="ITEM", fix=fix)
+    return item_moves(step, number, module, item) if several else item_degrees(step, number, item, resolve)
 
 
 def asked_item(plan: Plan, what: str) -> tuple[str, int] | None:

@@ -64,17 +64,13 @@ def why_not_lines(answer: WhyNot) -> Iterator[RenderableType]:
             yield Text(f"  feasible with: {answer.infeasible.fix}")
     elif answer.after:
         yield cost_line(answer, asked)
-        reasons = table("", "")
-        for number, clause in enumerate(answer.because):
-            reasons.add_row("" if number else "  because", clause.text)
-        yield reasons
+        reasons = [("" if number else "  because", clause.text) for number, clause in enumerate(answer.because)]
+        yield table("", "", rows=reasons)
         yield Text()
         yield both_steps(answer.before, answer.after)
-        layouts = table("", "")
-        for name, text in answer.after.layouts.items():
-            if not several or text != answer.before.layouts[name]:
-                layouts.add_row("changed", f"{name}: {text}")
-        yield layouts
+        unchanged = answer.before.layouts if several else {}
+        layouts = [item for item in answer.after.layouts.items() if item not in unchanged.items()]
+        yield table("", "", rows=[("changed", f"{name}: {text}") for name, text in layouts])
     if answer.follows:
         yield Text(f"this also {'changes' if several else 'requires'} {', '.join(answer.follows)}", style="dim")
     yield from kept_line(answer)
@@ -126,9 +122,8 @@ def again_warning(again: float, before: Facts) -> Iterator[RenderableType]:
 
 def both_steps(before: Facts, after: Facts) -> RenderableType:
     """Where the time goes in both steps, and the counts behind it."""
-    rows = table("", ">plan", ">changed")
-    for (name, old), (_, new) in zip(fact_lines(before), fact_lines(after), strict=True):
-        rows.add_row(name, old, new)
+    pairs = zip(fact_lines(before), fact_lines(after), strict=True)
+    rows = table("", ">plan", ">changed", rows=[(name, old, new) for (name, old), (_, new) in pairs])
     if isinstance(before, ModuleFacts) and isinstance(after, ModuleFacts):
         for name in dict.fromkeys((*before.parts, *after.parts)):
             rows.add_row(f"  {name}", *(duration(facts.parts.get(name, 0.0)) for facts in (before, after)))
@@ -208,12 +203,8 @@ def why_plan_lines(answer: WhyPlan) -> Iterator[RenderableType]:
 def group_lines(answer: WhyPlan, facts: GroupFacts) -> Iterator[RenderableType]:
     """Where the time of the mean rank goes, of one module."""
     yield Text.assemble((answer.plan, "bold"), f"  step {answer.step}, mean over ranks, simulated")
-    parts = table("", "")
-    for line in fact_lines(facts):
-        parts.add_row(*line)
-    if answer.nearest:
-        parts.add_row("nearest run", answer.nearest)
-    yield parts
+    nearest = [("nearest run", answer.nearest)] if answer.nearest else []
+    yield table("", "", rows=[*fact_lines(facts), *nearest])
 
 
 def module_lines(answer: WhyPlan, facts: ModuleFacts) -> Iterator[RenderableType]:
@@ -341,11 +332,9 @@ def why_group_lines(answer: WhyGroup) -> Iterator[RenderableType]:
     for load in answer.loads:
         of = f"{load.module}, " if len(answer.sizes) > 1 else ""
         yield Text(f"\n{of}micro-batch {load.micro_batch}: {load_text(load)}")
-        rows = table("item", ">tokens")
         sizes = answer.sizes[load.module]
-        for item in sorted(load.items, key=lambda item: (-sizes[item], item)):
-            rows.add_row(str(item), f"{sizes[item]:,}")
-        yield rows
+        largest_first = sorted(load.items, key=lambda item: (-sizes[item], item))
+        yield table("item", ">tokens", rows=[(str(item), f"{sizes[item]:,}") for item in largest_first])
 
 
 def placed_item_lines(answer: WhyPlacedItem) -> Iterator[RenderableType]:
