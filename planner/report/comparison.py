@@ -108,8 +108,8 @@ def mean(values: Sequence[float]) -> float:
 def difference_table(steps: Sequence[StepDifference]) -> Markup:
     """The difference that `planner simulate --measured` prints, as a mean over steps: rows add up to the last one."""
     rows = [
-        (each.name, duration(each.simulated), duration(each.measured), signed(each.difference))
-        for each in difference_lines(steps)
+        (line.name, duration(line.simulated), duration(line.measured), signed(line.difference))
+        for line in difference_lines(steps)
     ]
     return table(HEADS, rows, "The difference by kind of work; predicted times are simulated")
 

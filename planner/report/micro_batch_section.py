@@ -68,7 +68,7 @@ def micro_batch_bands(plan: Plan, number: int, score: Score) -> list[Band]:
     for at, micro_batch in enumerate(plan.steps[number].micro_batches):
         placed = [*assignments(plan, micro_batch)]
         blocks = [block(plan, a, busy.get((at, a.group), 0.0), waits.get((at, a.group), (0.0, ""))) for a in placed]
-        longest = max((each.seconds for each in blocks), default=0.0)
+        longest = max((drawn.seconds for drawn in blocks), default=0.0)
         bands.append(Band(at, longest, multiset_text(len(plan.groups[a.group].ranks) for a in placed), tuple(blocks)))
     return merged_bands(bands)
 
@@ -77,8 +77,8 @@ def group_slacks(plan: Plan, number: int, score: Score) -> dict[tuple[int, str],
     """Slack of each group, and whom it waits for; empty for plans other than of one module on all ranks."""
     try:
         return {
-            (each.micro_batch, each.group): (round_digits(each.slack), each.waits_for)
-            for each in group_loads(single_step(plan, number), score)
+            (load.micro_batch, load.group): (round_digits(load.slack), load.waits_for)
+            for load in group_loads(single_step(plan, number), score)
         }
     except InputError:
         return {}
@@ -92,7 +92,7 @@ def block(plan: Plan, a: Assignment, seconds: float, wait: tuple[float, str]) ->
 
 def picture(size: int, bands: Sequence[Band], longest_step: float) -> Markup:
     """Draw ranks from left to right, time from top to bottom; heights are to scale over all steps of the page."""
-    return join(band_markup(size, each, longest_step) for each in bands)
+    return join(band_markup(size, shown, longest_step) for shown in bands)
 
 
 def band_markup(size: int, shown: Band, longest_step: float) -> Markup:
@@ -141,7 +141,7 @@ def block_text(shown: GroupSummary, of: Band) -> str:
 
 
 def legend(bands: Sequence[Band]) -> Markup:
-    sizes = sorted({each.ranks for shown in bands for each in shown.blocks}, reverse=True)
+    sizes = sorted({group.ranks for shown in bands for group in shown.blocks}, reverse=True)
     names = [tag("li", tag("i", class_=f"d{shade(size)}"), plural(size, "rank")) for size in sizes]
     return tag("ul", names, tag("li", tag("i", class_="idle"), "idle"), class_="legend")
 
@@ -157,7 +157,7 @@ def groups_table(bands: Sequence[Band]) -> Content:
 
 
 def lines(shown: Band) -> Iterator[tuple[str, ...]]:
-    for each in shown.blocks:
-        share = percent(each.seconds / (shown.seconds or 1.0))
-        counts = (each.ranks, each.items, each.tokens, each.longest)
-        yield shown.numbers, each.group, *(f"{count:,}" for count in counts), f"{each.seconds:.4f}", share
+    for group in shown.blocks:
+        share = percent(group.seconds / (shown.seconds or 1.0))
+        counts = (group.ranks, group.items, group.tokens, group.longest)
+        yield shown.numbers, group.group, *(f"{count:,}" for count in counts), f"{group.seconds:.4f}", share

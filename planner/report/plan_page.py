@@ -124,7 +124,7 @@ def seconds_by_group(score: Score) -> dict[tuple[str, str], float]:
 
 
 def memory(plan: Plan, steps: Sequence[PageStep], scores: Sequence[Score]) -> Markup:
-    each = [memory_by_rank(shown, score) for shown, score in zip(steps, scores, strict=True)]
+    of_steps = [memory_by_rank(shown, score) for shown, score in zip(steps, scores, strict=True)]
     curve = tag(
         "canvas",
         "The table above shows the peaks.",
@@ -139,4 +139,4 @@ def memory(plan: Plan, steps: Sequence[PageStep], scores: Sequence[Score]) -> Ma
         class_="live",
     )
     lead = "What each rank holds at its peak. Choose a rank here or above to see it over time."
-    return section("memory-section", "Memory by rank", per_step(each), live, lead=lead)
+    return section("memory-section", "Memory by rank", per_step(of_steps), live, lead=lead)

@@ -54,13 +54,13 @@ def share_bar(compute: float, exposed: float, idle: float) -> Markup:
 
 def time_by_rank(shown: PageStep) -> Markup:
     """How long each rank computes and waits in a step, as bars and as a table."""
-    each = shown.timeline.rank_breakdowns()
+    of_ranks = shown.timeline.rank_breakdowns()
     series = [
-        BarSeries("computing", "t-compute", [b.compute for b in each]),
-        BarSeries("waiting for communication", "t-comm", [b.exposed_comm for b in each]),
+        BarSeries("computing", "t-compute", [b.compute for b in of_ranks]),
+        BarSeries("waiting for communication", "t-comm", [b.exposed_comm for b in of_ranks]),
     ]
     label = f"{shown.title}: time of each rank, {shown.label}"
-    rows = merged_rows([row(b, shown.timeline.step_seconds) for b in each])
+    rows = merged_rows([row(b, shown.timeline.step_seconds) for b in of_ranks])
     heads = ("ranks", ">computing", ">waiting for communication", ">idle")
     numbers = details(
         "These times as a table", table(heads, rows, f"Seconds of each rank in {shown.title}, {shown.label}")

@@ -213,10 +213,10 @@ class TimelineColumns:
         if not any(event.cause for event in shown.timeline.events):
             return [[], [], []]
         tasks = []
-        each = shown.timeline.repetition.micro_batches if shown.timeline.repetition else 0
+        in_round = shown.timeline.repetition.micro_batches if shown.timeline.repetition else 0
         for event, later in shown.timeline.critical_rounds():
             text, micro_batch, group = split_task_id(event.id, shown.facts.get(event.id))
-            micro_batch += 0 if micro_batch == STEP else later * each
+            micro_batch += 0 if micro_batch == STEP else later * in_round
             tasks.append((self.names[TaskPrefix(text, event.phase, event.module)], micro_batch, self.groups[group]))
         return [[*column] for column in zip(*tasks, strict=True)]
 

@@ -76,8 +76,8 @@ def chooser(steps: Sequence[PageStep]) -> Content:
         options = [tag("option", step_name(shown), value=str(at)) for at, shown in enumerate(steps)]
         return tag("p", tag("label", "Step ", tag("select", options, id="step")), class_="live")
     mixed = len({shown.label for shown in steps}) > 1
-    each = [step_button(at, shown, longest, mixed) for at, shown in enumerate(steps)]
-    return tag("div", each, class_="steps live", role="radiogroup", aria_label="Step to show")
+    buttons = [step_button(at, shown, longest, mixed) for at, shown in enumerate(steps)]
+    return tag("div", buttons, class_="steps live", role="radiogroup", aria_label="Step to show")
 
 
 def step_button(at: int, shown: PageStep, longest: float, mixed: bool) -> Markup:

@@ -85,7 +85,7 @@ def batch_sentences(plan: Plan) -> list[Markup]:
     """How full packs are, and what of the batch is not in the plan."""
     packs = pack_fill(plan)
     told = [f"Packs: {pack_text(packs)}."] if packs else []
-    return [tag("p", keep_units(text)) for text in (*told, *(f"{each}." for each in left_out_texts(plan)))]
+    return [tag("p", keep_units(text)) for text in (*told, *(f"{left_out}." for left_out in left_out_texts(plan)))]
 
 
 def capacity_sentence(of_steps: Sequence[GroupFacts]) -> Content:
@@ -116,12 +116,12 @@ def alternatives_table(plan: Plan) -> Content:
     goal = objective_of(plan)
     possible = [
         (
-            alternative_text(each.tried, plan.made.strategy),
-            goal.formatted(each.tried.value or 0.0),
-            f"{100 * each.change:+.1f} %{' tie' if each.tie else ''}",
-            each.tried.because,
+            alternative_text(ranked.tried, plan.made.strategy),
+            goal.formatted(ranked.tried.value or 0.0),
+            f"{100 * ranked.change:+.1f} %{' tie' if ranked.tie else ''}",
+            ranked.tried.because,
         )
-        for each in ranked_alternatives(plan)
+        for ranked in ranked_alternatives(plan)
     ]
     failed = [(text, verdict, "", because) for text, verdict, because in unranked_alternatives(plan)]
     heads = (

@@ -74,12 +74,12 @@ class TriedLayouts:
     @property
     def seconds(self) -> Seconds:
         """Seconds of the mean step at each mix."""
-        return tuple(each.seconds for each in self.at_mixes)
+        return tuple(steps.seconds for steps in self.at_mixes)
 
     @property
     def doubt(self) -> float:
         """The most that expected seconds are of predicted ones at any mix."""
-        return max(each.doubt for each in self.at_mixes)
+        return max(steps.doubt for steps in self.at_mixes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class MixChoice:
     @property
     def weights(self) -> list[float]:
         """Steps of each mix; 1 where the schedule says none."""
-        return [each.steps or 1.0 for each in self.mixes]
+        return [part.steps or 1.0 for part in self.mixes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +161,7 @@ def by_regret(tried: Sequence[TriedLayouts], choice: MixChoice) -> list[TriedLay
     """
     ranked = [tried[number] for number in ranking(expected_table(tried), choice.weights, choice.by)]
     if None in ranked[0].seconds:
-        nearest = min(ranked, key=lambda each: each.seconds.count(None))
+        nearest = min(ranked, key=lambda layouts: layouts.seconds.count(None))
         message = f"no layouts fit at all mixes; of those that fit at most of them, {misfit(nearest, choice.mixes)}"
         raise Infeasible(
             message, where="memory", fix="fewer mixes with one set of layouts, more ranks, or more --effort"
@@ -172,7 +172,7 @@ def by_regret(tried: Sequence[TriedLayouts], choice: MixChoice) -> list[TriedLay
 def mix_point(part: MixPart, at: LayoutsAtMix, tried: Sequence[TriedLayouts], best: Sequence[int]) -> MixPoint | None:
     """The chosen layouts at a mix, beside the best ones of each mix of the schedule; None where none of them fit."""
     seconds = {number: at.steps(tried[number].layouts, tried[number].kind).seconds for number in sorted({0, *best})}
-    fitting = {number: each for number, each in seconds.items() if each is not None}
+    fitting = {number: of_step for number, of_step in seconds.items() if of_step is not None}
     if not fitting:
         return None
     first = min(fitting, key=lambda number: fitting[number])
@@ -202,15 +202,15 @@ def expected_table(tried: Sequence[TriedLayouts]) -> list[Seconds]:
     """By which layouts are compared: seconds at each mix, longer by what is more doubtful than in the surest ones."""
     doubts = relative_doubts(tried)
     return [
-        tuple(None if seconds is None else seconds * doubt for seconds in each.seconds)
-        for each, doubt in zip(tried, doubts, strict=True)
+        tuple(None if seconds is None else seconds * doubt for seconds in layouts.seconds)
+        for layouts, doubt in zip(tried, doubts, strict=True)
     ]
 
 
 def relative_doubts(tried: Sequence[TriedLayouts]) -> list[float]:
     """The doubt of each over that of the surest."""
-    least = min(each.doubt for each in tried)
-    return [each.doubt / least for each in tried]
+    least = min(layouts.doubt for layouts in tried)
+    return [layouts.doubt / least for layouts in tried]
 
 
 def mix_candidates(
@@ -238,7 +238,7 @@ def mix_candidates(
 def misfit(tried: TriedLayouts, mixes: Sequence[MixPart]) -> str:
     """The first mix at which layouts do not fit, and why; empty where they fit at all."""
     at_mixes = zip(mixes, tried.at_mixes, strict=True)
-    return next((f"at {mix.mix}: {each.because}" for mix, each in at_mixes if each.because), "")
+    return next((f"at {mix.mix}: {steps.because}" for mix, steps in at_mixes if steps.because), "")
 
 
 def own_bests(tried: Sequence[TriedLayouts], mixes: Sequence[MixPart], at: LayoutsAtMix) -> tuple[Alternative, ...]:

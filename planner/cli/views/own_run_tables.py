@@ -18,11 +18,11 @@ from planner.workflows import evidence
 
 
 def drift_tables(
-    drifted: Sequence[RunDrift], unread: Sequence[UnreadLine], path: Path, each: bool
+    drifted: Sequence[RunDrift], unread: Sequence[UnreadLine], path: Path, with_runs: bool
 ) -> Iterator[RenderableType]:
     """Tables of the last run of every plan and machine, compared with the runs before."""
     if drifted:
-        yield from (runs_table(one) for one in drifted if each)
+        yield from (runs_table(one) for one in drifted if with_runs)
         yield drift_table(drifted)
         yield Text("\nratio: measured / predicted; before: its median over the earlier runs", style="dim")
     else:
@@ -69,16 +69,16 @@ def runs_table(one: RunDrift) -> RenderableType:
     return rows
 
 
-def summary(drifts: Sequence[RunDrift], unread: Sequence[UnreadLine], path: Path, each: bool) -> dict[str, Any]:
+def summary(drifts: Sequence[RunDrift], unread: Sequence[UnreadLine], path: Path, with_runs: bool) -> dict[str, Any]:
     """The JSON answer of `planner ledger` about the user's own runs."""
     return {
         "ledger": str(path),
-        "drift": [drift_answer(one, each) for one in drifts],
+        "drift": [drift_answer(one, with_runs) for one in drifts],
         "unread": [{"line": line.line, "why": line.why} for line in unread],
     }
 
 
-def drift_answer(one: RunDrift, each: bool) -> dict[str, Any]:
+def drift_answer(one: RunDrift, with_runs: bool) -> dict[str, Any]:
     answer: dict[str, Any] = {
         "plan": one.plan,
         "machine": one.machine,
@@ -88,7 +88,7 @@ def drift_answer(one: RunDrift, each: bool) -> dict[str, Any]:
         "drifted": one.drifted,
         "missed": one.missed,
     }
-    return {**answer, "entries": [entry_answer(entry) for entry in one.runs]} if each else answer
+    return {**answer, "entries": [entry_answer(entry) for entry in one.runs]} if with_runs else answer
 
 
 def entry_answer(entry: RunEntry) -> dict[str, Any]:

@@ -216,7 +216,7 @@ def price_sources(plan: Plan) -> str:
 def extrapolation_notes(plan: Plan) -> Iterator[str]:
     """Notes on collectives that are wider than any measured one."""
     prices, widest = plan.uses.prices, widest_collective(plan)
-    most = max((point.ranks for each in prices.collectives.values() for point in each.points), default=widest)
+    most = max((point.ranks for costs in prices.collectives.values() for point in costs.points), default=widest)
     if widest > most:
         yield f"collectives were measured over {most} ranks, the plan has groups of {widest}: extrapolated"
 
@@ -234,7 +234,7 @@ def alternatives_table(plan: Plan) -> Iterator[RenderableType]:
     if not shown and not failed:
         return
     order = undecided_order(plan)
-    note = tie_note(plan, order) if any(each.tie for each in shown) else ""
+    note = tie_note(plan, order) if any(one.tie for one in shown) else ""
     yield Text.assemble("\nalternatives", (note, "dim"))
     rows = table(">", ">", "", "")
     rows.show_header = False

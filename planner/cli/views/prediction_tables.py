@@ -33,7 +33,7 @@ def prediction_lines(prediction: StepTimePrediction) -> Iterator[RenderableType]
     plan, several = prediction.plan, len(prediction.plan.layouts) > 1
     facts, ranks = plan_answer(plan, prediction.scores), plan.size
     seconds, memory = facts["step_seconds"], facts["memory"]
-    low, high = (duration(each) for each in facts["interval_seconds"])
+    low, high = (duration(end) for end in facts["interval_seconds"])
     used, allowed = gib_text(memory["peak_gib"] * GIB), gib_text(memory["allowed_gib"] * GIB)
     if not prediction.fits:
         yield Text.assemble(

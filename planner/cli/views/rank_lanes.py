@@ -197,9 +197,9 @@ class ColumnTurns:
         shares: dict[object, float] = {}
         for owner, part in parts.items():
             shares[owner_kind(owner)] = shares.get(owner_kind(owner), 0.0) + part
-        for each, part in shares.items():
-            self.due[each] = self.due.get(each, 0.0) + part
-        taken = max((each for each, part in shares.items() if part > 0), key=lambda each: self.due[each])
+        for kind, part in shares.items():
+            self.due[kind] = self.due.get(kind, 0.0) + part
+        taken = max((kind for kind, part in shares.items() if part > 0), key=lambda kind: self.due[kind])
         self.due[taken] -= 1.0
         return max((owner for owner in parts if owner_kind(owner) == taken), key=lambda owner: parts[owner])
 

@@ -215,9 +215,9 @@ def lateness(late: Straggler) -> str:
 def stragglers(answer: ReplayAnswer) -> RenderableType:
     columns = (">last to arrive", ">others waited", "own work slower than the median rank's")
     rows = table("rank", *columns, title="stragglers: ranks that others waited for, measured")
-    for each in answer.stragglers:
-        slower = ", ".join(f"{kind} +{duration(seconds)}" for kind, seconds in each.slower)
-        rows.add_row(str(each.rank), f"{each.last} of {each.of}", duration(each.kept_waiting), slower)
+    for late in answer.stragglers:
+        slower = ", ".join(f"{kind} +{duration(seconds)}" for kind, seconds in late.slower)
+        rows.add_row(str(late.rank), f"{late.last} of {late.of}", duration(late.kept_waiting), slower)
     return rows
 
 

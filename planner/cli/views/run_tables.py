@@ -87,8 +87,8 @@ def run_memory_table(ranks: Sequence[PeakMemoryUse]) -> RenderableType:
     rows = table("memory", ">predicted", ">measured", ">ratio", title=f"\n{which}, in its fullest step")
     if len(ranks) > 1:
         rows.add_column("all ranks", justify="right")
-    each = [[*memory_uses(rank)] for rank in ranks]
-    for part, *of_all in zip(memory_uses(fullest), *each, strict=True):
+    of_ranks = [[*memory_uses(rank)] for rank in ranks]
+    for part, *of_all in zip(memory_uses(fullest), *of_ranks, strict=True):
         ratio = f"{part.measured / part.predicted:.2f}" if part.predicted else ""
         expected = "" if part.predicted is None else byte_size(part.predicted)
         measured = [other.measured for other in of_all]
@@ -126,7 +126,7 @@ def parity_text(errors: "ParityErrors", bound: "ParityTolerance") -> tuple[str, 
 
 def features_line(result: ComparedRun) -> Text:
     """How many outputs of frozen encoders were read in place of computed, and how many files were damaged."""
-    read, computed, damaged = (sum(each) for each in zip(*result.features, strict=True))
+    read, computed, damaged = (sum(counts) for counts in zip(*result.features, strict=True))
     broken = f"; {plural(damaged, 'damaged file')} noticed" if damaged else ""
     return Text(f"features of frozen encoders: {read} items read, {computed} computed{broken}")
 

@@ -16,14 +16,14 @@ def settling_tables(order: SettledOrder) -> Iterator[RenderableType]:
     """Every contender, the quickest first, and what follows from it."""
     best = order.measured[0]
     shown = table("", ">predicted", ">measured", f">its {SETTLING_ROUNDS} runs", "")
-    for each in order.measured:
-        change = each.measured_seconds / best.measured_seconds - 1.0
+    for measured in order.measured:
+        change = measured.measured_seconds / best.measured_seconds - 1.0
         shown.add_row(
-            each.contender.path.name,
-            duration(each.predicted_seconds),
-            duration(each.measured_seconds),
-            f"{duration(min(each.seconds))} to {duration(max(each.seconds))}",
-            Text.assemble((f"+{percent(change)}  " if change else "", "bold"), each.contender.text),
+            measured.contender.path.name,
+            duration(measured.predicted_seconds),
+            duration(measured.measured_seconds),
+            f"{duration(min(measured.seconds))} to {duration(max(measured.seconds))}",
+            Text.assemble((f"+{percent(change)}  " if change else "", "bold"), measured.contender.text),
         )
     yield shown
     yield Text(verdict(order), style="bold green" if order.is_clear else "yellow")
@@ -43,15 +43,15 @@ def settling_answer(order: SettledOrder) -> dict[str, Any]:
     return {
         "settled": order.is_clear,
         "best": str(order.measured[0].contender.path),
-        "contenders": [contender_answer(each) for each in order.measured],
+        "contenders": [contender_answer(measured) for measured in order.measured],
     }
 
 
-def contender_answer(each: MeasuredContender) -> dict[str, Any]:
+def contender_answer(measured: MeasuredContender) -> dict[str, Any]:
     return {
-        "plan": str(each.contender.path),
-        "layouts": each.contender.text,
-        "predicted_seconds": each.predicted_seconds,
-        "measured_seconds": each.measured_seconds,
-        "runs": [*each.seconds],
+        "plan": str(measured.contender.path),
+        "layouts": measured.contender.text,
+        "predicted_seconds": measured.predicted_seconds,
+        "measured_seconds": measured.measured_seconds,
+        "runs": [*measured.seconds],
     }

@@ -95,18 +95,18 @@ def candidate_table(answer: MixComparison, shown: list[int]) -> RenderableType:
     for column in rows.columns[:-1]:
         column.no_wrap = True
     for number in shown:
-        each = answer.candidates[number]
+        candidate = answer.candidates[number]
         texts = [seconds_texts(answer, number, at) for at in range(len(answer.mixes))]
         cells = [text for pair in texts for text in pair] if beside else ["\n".join(pair) for pair in texts]
-        summed = [OUT if value is None else percent(value) for value in (each.worst, each.expected)]
-        rows.add_row(str(number + 1), *cells, *summed, each.kind, style="" if number else "green")
+        summed = [OUT if value is None else percent(value) for value in (candidate.worst, candidate.expected)]
+        rows.add_row(str(number + 1), *cells, *summed, candidate.kind, style="" if number else "green")
     return rows
 
 
 def seconds_texts(answer: MixComparison, number: int, at: int) -> tuple[str, str]:
     """What a candidate takes at a mix, and its regret there."""
-    each = answer.candidates[number]
-    seconds, regret = each.seconds[at], each.regrets[at]
+    candidate = answer.candidates[number]
+    seconds, regret = candidate.seconds[at], candidate.regrets[at]
     if seconds is None or regret is None:
         return "no room", ""
     return duration(seconds), "best" if number == answer.own_best[at] else f"+{percent(regret)}"
@@ -147,12 +147,12 @@ def bar(point: MixPoint, longest: float) -> Text:
 def switch_table(switches: tuple[Switch, ...]) -> RenderableType:
     """What other layouts save from each mix to the next, and after how many steps that repays a restart."""
     rows = table("from", "to", ">saves a step", ">repays after", ">steps", "repays", "from mix on")
-    for each in switches:
-        after = "never" if each.repaid_after is None else f"{each.repaid_after:,} steps"
-        steps = "" if each.steps is None else f"{each.steps:,.0f}"
-        repays = "" if each.repays is None else "yes" if each.repays else "no"
-        saved = duration(each.saved_seconds) if each.saved_seconds else "nothing"
-        rows.add_row(each.before, each.after, saved, after, steps, repays, each.from_mix or "")
+    for switch in switches:
+        after = "never" if switch.repaid_after is None else f"{switch.repaid_after:,} steps"
+        steps = "" if switch.steps is None else f"{switch.steps:,.0f}"
+        repays = "" if switch.repays is None else "yes" if switch.repays else "no"
+        saved = duration(switch.saved_seconds) if switch.saved_seconds else "nothing"
+        rows.add_row(switch.before, switch.after, saved, after, steps, repays, switch.from_mix or "")
     return rows
 
 
