@@ -24,6 +24,7 @@ TABLES = (
     "cli/views/demo_screen.py",
     "cli/views/own_run_tables.py",
     "cli/views/settling_tables.py",
+    "cli/views/plain_table.py",
     "cli/views/plan_tables.py",
     "cli/views/prediction_tables.py",
     "cli/views/profile_tables.py",
