@@ -1,7 +1,8 @@
 """Units and their texts: SI inside (seconds, bytes), GiB and ms on screens and in files."""
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
 GB = 10**9
@@ -60,6 +61,12 @@ def percent(share: float) -> str:
 def plural(count: int, word: str) -> str:
     """A count with its noun: `1 step`, `2 steps`, `2 batches`."""
     return f"{count:,} {word}{'' if count == 1 else 'es' if word.endswith('ch') else 's'}"
+
+
+def multiset_text(numbers: Iterable[int]) -> str:
+    """Numbers with how often each stands among them, the largest first: `64, 8×3`."""
+    counts = sorted(Counter(numbers).items(), reverse=True)
+    return ", ".join(f"{number}×{count}" if count > 1 else str(number) for number, count in counts)
 
 
 def first_few(names: Sequence[int | str]) -> str:

@@ -1,20 +1,25 @@
 """Writes a plan, a timeline or a ledger as one self-contained HTML page."""
 
-from planner.report.ledger_page import ledger_page
+from planner.report.ledger_page import ledger_page, share_text, signed_share, skip_reasons, time_errors
 from planner.report.page import Page
 from planner.report.page_step import PageStep, recorded_step, simulated_step
-from planner.report.plan_page import Why, plan_page
-from planner.report.runs_page import runs_page
+from planner.report.plan_page import plan_page
+from planner.report.runs_page import RUN_HEADS, run_cells, runs_page
 from planner.report.timeline_page import timeline_page
 
 __all__ = [
+    "RUN_HEADS",
     "Page",
     "PageStep",
-    "Why",
     "ledger_page",
     "plan_page",
     "recorded_step",
+    "run_cells",
     "runs_page",
+    "share_text",
+    "signed_share",
     "simulated_step",
+    "skip_reasons",
+    "time_errors",
     "timeline_page",
 ]

@@ -3,13 +3,13 @@
 from collections import defaultdict
 from collections.abc import Sequence
 
-from planner.ledger import KindSeconds, StepDifference, seconds_by_kind
-from planner.report.difference_table import difference_table
+from planner.ledger import DifferenceLine, KindSeconds, StepDifference, seconds_by_kind, sum_by_name
 from planner.report.page_step import PageStep
 from planner.report.tags import Content, Markup, section, table, tag
-from planner.units import duration, percent
+from planner.units import duration, percent, signed
 
 TASKS_SHOWN = 12  # tasks
+HEADS = ("along the measured critical path", ">predicted", ">measured", ">difference")
 
 
 Pair = tuple[PageStep, PageStep]  # a step as predicted and as measured
@@ -35,12 +35,12 @@ def comparison_section(pairs: Sequence[Pair], explained: Sequence[StepDifference
 def interval_text(pairs: Sequence[Pair]) -> str:
     """A sentence: whether the measured step is inside the predicted interval."""
     expected = mean([predicted.timeline.step_seconds for predicted, _ in pairs])
-    found = mean([measured.timeline.step_seconds for _, measured in pairs])
+    measured_mean = mean([measured.timeline.step_seconds for _, measured in pairs])
     spread = max(predicted.timeline.spread for predicted, _ in pairs)
-    inside = abs(found / expected - 1) <= spread if expected else False
+    inside = abs(measured_mean / expected - 1) <= spread if expected else False
     of = f", mean of {len(pairs)} steps" if len(pairs) > 1 else ""
     return (
-        f"Predicted {duration(expected)} ± {percent(spread)} (simulated), measured {duration(found)}{of}: "
+        f"Predicted {duration(expected)} ± {percent(spread)} (simulated), measured {duration(measured_mean)}{of}: "
         f"{'inside' if inside else 'outside'} the 80 % interval."
     )
 
@@ -86,15 +86,15 @@ def pc(seconds: float, top: float) -> str:
 
 def worst_tasks(pairs: Sequence[Pair]) -> Content:
     """A table of the compute tasks that differ most; a task that several ranks measured is averaged."""
-    found: dict[str, tuple[list[float], list[float]]] = defaultdict(lambda: ([], []))
+    seconds_of: dict[str, tuple[list[float], list[float]]] = defaultdict(lambda: ([], []))
     for predicted, measured in pairs:
         expected = {event.id: event.seconds for event in predicted.timeline.events}
         for event in measured.timeline.events:
             twin = predicted.timeline.representative_task(event.id)
             if event.stream == "compute" and twin in expected:
-                found[event.id][0].append(expected[twin])
-                found[event.id][1].append(event.seconds)
-    means = [(task, mean(expected), mean(seconds)) for task, (expected, seconds) in found.items()]
+                seconds_of[event.id][0].append(expected[twin])
+                seconds_of[event.id][1].append(event.seconds)
+    means = [(task, mean(expected), mean(seconds)) for task, (expected, seconds) in seconds_of.items()]
     means.sort(key=lambda one: (-abs(one[2] - one[1]), one[0]))
     rows = [(tag("code", t), duration(p), duration(m), ratio(p, m)) for t, p, m in means[:TASKS_SHOWN]]
     heads = ("task", ">predicted", ">measured", ">ratio")
@@ -103,3 +103,20 @@ def worst_tasks(pairs: Sequence[Pair]) -> Content:
 
 def mean(values: Sequence[float]) -> float:
     return sum(values) / len(values) if values else 0.0
+
+
+def difference_table(steps: Sequence[StepDifference]) -> Markup:
+    """The difference that `planner simulate --measured` prints, as a mean over steps: rows add up to the last one."""
+    rows = [
+        (line.name, duration(line.simulated), duration(line.measured), signed(line.difference))
+        for line in difference_lines(steps)
+    ]
+    return table(HEADS, rows, "The difference by kind of work; predicted times are simulated")
+
+
+def difference_lines(steps: Sequence[StepDifference]) -> list[DifferenceLine]:
+    """Lines by kind of work, in the order of the step with most kinds; then the step."""
+    kinds = sorted((step.by_kind() for step in steps), key=len, reverse=True)
+    whole = [DifferenceLine("the step", step.simulated, step.measured) for step in steps]
+    sums = sum_by_name(line for of_step in (*kinds, whole) for line in of_step)
+    return [DifferenceLine(name, simulated / len(steps), measured / len(steps)) for name, simulated, measured in sums]

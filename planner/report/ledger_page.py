@@ -1,5 +1,7 @@
 """The page of a ledger of published records: predicted against measured, errors by source, skipped records."""
 
+from collections.abc import Iterator
+
 from planner.ledger import AccuracyFigures, AccuracyReport, PredictedRecord
 from planner.report.page import Figure, Page
 from planner.report.scatter_section import Panel, Point, scatter_data, scatter_section
@@ -10,11 +12,11 @@ SOURCES_NAMED = 3  # beside each reason
 
 
 def ledger_page(account: AccuracyReport, title: str) -> Page:
-    found = [panel for panel in panels(account) if panel.points]
+    shown_panels = [panel for panel in panels(account) if panel.points]
     overall = account.overall
     skipped = overall.records_read - overall.rows_used
     sections = (
-        scatter_section(found) if found else None,
+        scatter_section(shown_panels) if shown_panels else None,
         errors(account),
         ranking_section(account),
         skipped_section(account),
@@ -33,7 +35,7 @@ def ledger_page(account: AccuracyReport, title: str) -> Page:
             Figure(
                 "Mean over sources",
                 share_text(overall.mean_over_sources),
-                f"90th percentile {share_text(overall.left_out_p90_error)}, bias {signed(overall.left_out_bias)}",
+                f"90th percentile {share_text(overall.left_out_p90_error)}, bias {signed_share(overall.left_out_bias)}",
             ),
             Figure("In the 80 % interval", share_text(overall.coverage80), "of measured steps"),
             Figure(
@@ -41,7 +43,7 @@ def ledger_page(account: AccuracyReport, title: str) -> Page:
             ),
         ),
         sections=tuple(each for each in sections if each is not None),
-        data={"page": "ledger", **scatter_data(found, [*account.sources])},
+        data={"page": "ledger", **scatter_data(shown_panels, [*account.sources])},
         summary={
             "page": "ledger",
             "ledger": title,
@@ -49,7 +51,7 @@ def ledger_page(account: AccuracyReport, title: str) -> Page:
             "rows_skipped": skipped,
             "sources": len(account.sources),
             "time_median_error": overall.time_median_error,
-            "points": sum(len(panel.points) for panel in found),
+            "points": sum(len(panel.points) for panel in shown_panels),
         },
     )
 
@@ -74,7 +76,7 @@ def point(record: PredictedRecord, measured: float, predicted: float, spread: fl
 
 
 def errors(account: AccuracyReport) -> Markup:
-    rows = [error_row(name, found) for name, found in {**account.sources, "all": account.overall}.items()]
+    rows = [error_row(name, figures) for name, figures in {**account.sources, "all": account.overall}.items()]
     heads = (
         "source", ">left out", ">90th %", ">bias", ">in 80 %", ">in sample", ">memory, median", ">used", ">skipped",
     )  # fmt: skip
@@ -87,15 +89,14 @@ def errors(account: AccuracyReport) -> Markup:
 
 def error_row(name: str, f: AccuracyFigures) -> tuple[Content, ...]:
     counts = (f"{f.rows_used:,}", f"{f.records_read - f.rows_used:,}" if f.records_read > f.rows_used else "")
-    shares = (
-        share_text(f.left_out_median_error),
-        share_text(f.left_out_p90_error),
-        signed(f.left_out_bias),
-        share_text(f.coverage80),
-        share_text(f.time_median_error),
-        share_text(f.memory_median_error),
-    )
-    return (tag("b", name) if name == "all" else name, *shares, *counts)
+    shown = tag("b", name) if name == "all" else name
+    return (shown, *time_errors(f), share_text(f.memory_median_error), *counts)
+
+
+def time_errors(f: AccuracyFigures) -> tuple[str, ...]:
+    """Errors of step times: median, 90th percentile and bias with the source left out; coverage; median in sample."""
+    left_out = (share_text(f.left_out_median_error), share_text(f.left_out_p90_error), signed_share(f.left_out_bias))
+    return (*left_out, share_text(f.coverage80), share_text(f.time_median_error))
 
 
 def ranking_section(account: AccuracyReport) -> Markup | None:
@@ -117,27 +118,26 @@ def ranking_section(account: AccuracyReport) -> Markup | None:
 
 def skipped_section(account: AccuracyReport) -> Markup:
     """Every skipped record is counted under its reason."""
-    rows = []
-    for reason, count in account.overall.rows_skipped.items():
-        by_source = {name: f.rows_skipped.get(reason, 0) for name, f in account.sources.items()}
-        by_count = sorted((name for name in by_source if by_source[name]), key=lambda name: (-by_source[name], name))
-        listed = ", ".join(f"{name} {by_source[name]}" for name in by_count[:SOURCES_NAMED])
-        rows.append(
-            (
-                reason,
-                f"{count:,}",
-                listed + (f", {len(by_count) - SOURCES_NAMED} more" if len(by_count) > SOURCES_NAMED else ""),
-            )
-        )
+    rows = [(reason, f"{count:,}", sources) for reason, count, sources in skip_reasons(account)]
     files = sorted({one.origin.file for one in account.other_files})
     other_files = details(f"{len(files)} files without such records", tag("p", ", ".join(files))) if files else None
     shown = table(("reason", ">records", "in"), rows, "Skipped records") if rows else tag("p", "No record was skipped.")
     return section("skipped", "Skipped records, and why", join(shown, other_files))
 
 
+def skip_reasons(account: AccuracyReport) -> Iterator[tuple[str, int, str]]:
+    """Why records were skipped, most frequent reason first: how many, and in which sources."""
+    for reason, count in account.overall.rows_skipped.items():
+        by_source = {name: f.rows_skipped.get(reason, 0) for name, f in account.sources.items()}
+        by_count = sorted((name for name in by_source if by_source[name]), key=lambda name: (-by_source[name], name))
+        listed = ", ".join(f"{name} {by_source[name]}" for name in by_count[:SOURCES_NAMED])
+        further = f", {len(by_count) - SOURCES_NAMED} more" if len(by_count) > SOURCES_NAMED else ""
+        yield reason, count, listed + further
+
+
 def share_text(value: float | None) -> str:
     return "" if value is None else percent(value)
 
 
-def signed(value: float | None) -> str:
+def signed_share(value: float | None) -> str:
     return "" if value is None else f"{value * 100:+.1f} %"

@@ -7,10 +7,9 @@ from itertools import groupby
 from planner.errors import InputError
 from planner.plan.join_plans import round_digits
 from planner.plan.plan_file import Assignment, Plan, assignments
-from planner.report.bound_text import degrees_text
 from planner.report.tags import Content, Markup, details, join, table, tag
 from planner.scoring import Score
-from planner.units import duration, percent, plural
+from planner.units import duration, multiset_text, percent, plural
 from planner.why import group_loads, single_step
 
 TALL, LOW = 340, 16  # heights in px: of the longest step, of the shortest micro-batch
@@ -21,7 +20,7 @@ THIN = 0.01  # share of the width below which an edge around a block would hide 
 
 @dataclass(frozen=True, slots=True)
 class GroupSummary:
-    """One group in one micro-batch."""
+    """Work and slack of one group in one micro-batch, as a block shows them."""
 
     group: str
     ranks: int
@@ -55,9 +54,9 @@ class Band:
         return f"micro-batch{'es' if self.alike > 1 else ''} {self.numbers}"
 
 
-def merged_bands(found: Sequence[Band]) -> list[Band]:
-    """The bands, each run of alike ones as one."""
-    runs = (list(run) for _, run in groupby(found, key=lambda band: (band.composition, band.blocks)))
+def merged_bands(bands: Sequence[Band]) -> list[Band]:
+    """The bands of a step with each run of equal micro-batches as one band."""
+    runs = (list(run) for _, run in groupby(bands, key=lambda band: (band.composition, band.blocks)))
     return [replace(run[0], alike=len(run)) for run in runs]
 
 
@@ -65,21 +64,21 @@ def micro_batch_bands(plan: Plan, number: int, score: Score) -> list[Band]:
     """The bands of a step in which all ranks synchronise in every micro-batch."""
     busy = {key: round_digits(seconds) for key, seconds in score.timeline.group_seconds().items()}
     waits = group_slacks(plan, number, score)
-    found = []
+    bands = []
     for at, micro_batch in enumerate(plan.steps[number].micro_batches):
         placed = [*assignments(plan, micro_batch)]
         blocks = [block(plan, a, busy.get((at, a.group), 0.0), waits.get((at, a.group), (0.0, ""))) for a in placed]
-        longest = max((each.seconds for each in blocks), default=0.0)
-        found.append(Band(at, longest, degrees_text(plan, placed), tuple(blocks)))
-    return merged_bands(found)
+        longest = max((drawn.seconds for drawn in blocks), default=0.0)
+        bands.append(Band(at, longest, multiset_text(len(plan.groups[a.group].ranks) for a in placed), tuple(blocks)))
+    return merged_bands(bands)
 
 
 def group_slacks(plan: Plan, number: int, score: Score) -> dict[tuple[int, str], tuple[float, str]]:
     """Slack of each group, and whom it waits for; empty for plans other than of one module on all ranks."""
     try:
         return {
-            (each.micro_batch, each.group): (round_digits(each.slack), each.waits_for)
-            for each in group_loads(single_step(plan, number), score)
+            (load.micro_batch, load.group): (round_digits(load.slack), load.waits_for)
+            for load in group_loads(single_step(plan, number), score)
         }
     except InputError:
         return {}
@@ -91,9 +90,9 @@ def block(plan: Plan, a: Assignment, seconds: float, wait: tuple[float, str]) ->
     return GroupSummary(a.group, len(ranks), ranks[0], len(sizes), sum(sizes), max(sizes, default=0), seconds, *wait)
 
 
-def picture(size: int, found: Sequence[Band], longest_step: float) -> Markup:
+def picture(size: int, bands: Sequence[Band], longest_step: float) -> Markup:
     """Draw ranks from left to right, time from top to bottom; heights are to scale over all steps of the page."""
-    return join(band_markup(size, each, longest_step) for each in found)
+    return join(band_markup(size, shown, longest_step) for shown in bands)
 
 
 def band_markup(size: int, shown: Band, longest_step: float) -> Markup:
@@ -141,15 +140,15 @@ def block_text(shown: GroupSummary, of: Band) -> str:
     )
 
 
-def legend(found: Sequence[Band]) -> Markup:
-    sizes = sorted({each.ranks for shown in found for each in shown.blocks}, reverse=True)
+def legend(bands: Sequence[Band]) -> Markup:
+    sizes = sorted({group.ranks for shown in bands for group in shown.blocks}, reverse=True)
     names = [tag("li", tag("i", class_=f"d{shade(size)}"), plural(size, "rank")) for size in sizes]
     return tag("ul", names, tag("li", tag("i", class_="idle"), "idle"), class_="legend")
 
 
-def groups_table(found: Sequence[Band]) -> Content:
-    """The groups as a table."""
-    rows = [line for shown in found for line in lines(shown)]
+def groups_table(bands: Sequence[Band]) -> Content:
+    """The groups of all bands as a folded table."""
+    rows = [line for shown in bands for line in lines(shown)]
     heads = ("micro-batch", "group", ">ranks", ">sequences", ">tokens", ">longest", ">seconds", ">of its micro-batch")
     more = f"and {len(rows) - LINES:,} further groups, which the plan file names" if len(rows) > LINES else None
     return details(
@@ -158,7 +157,7 @@ def groups_table(found: Sequence[Band]) -> Content:
 
 
 def lines(shown: Band) -> Iterator[tuple[str, ...]]:
-    for each in shown.blocks:
-        share = percent(each.seconds / (shown.seconds or 1.0))
-        counts = (each.ranks, each.items, each.tokens, each.longest)
-        yield shown.numbers, each.group, *(f"{count:,}" for count in counts), f"{each.seconds:.4f}", share
+    for group in shown.blocks:
+        share = percent(group.seconds / (shown.seconds or 1.0))
+        counts = (group.ranks, group.items, group.tokens, group.longest)
+        yield shown.numbers, group.group, *(f"{count:,}" for count in counts), f"{group.seconds:.4f}", share

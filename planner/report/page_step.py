@@ -39,7 +39,7 @@ class PageStep:
 
 
 def simulated_step(plan: Plan, number: int, score: Score) -> PageStep:
-    """A simulated step of a plan."""
+    """A simulated step of a plan, with groups, tokens and items of its tasks, and its memory over time."""
     return PageStep(
         title=f"step {number}",
         label="simulated",
@@ -52,13 +52,13 @@ def simulated_step(plan: Plan, number: int, score: Score) -> PageStep:
 
 def group_items(plan: Plan, number: int) -> tuple[GroupItems, ...]:
     """Items of every group and micro-batch of a step."""
-    found = []
+    groups = []
     for at, micro_batch in enumerate(plan.steps[number].micro_batches):
         for a in assignments(plan, micro_batch):
             sizes = tuple(plan.uses.tokens(a.module, item) for item in a.items)
             module = a.module if a.layers is None else f"{a.module}[{a.layers}]"
-            found.append(GroupItems(module, at, a.group, a.items, sizes))
-    return tuple(found)
+            groups.append(GroupItems(module, at, a.group, a.items, sizes))
+    return tuple(groups)
 
 
 def recorded_step(title: str, step: RecordedStep) -> PageStep:

@@ -1,14 +1,14 @@
-"""The head of a plan's page: subtitle and four numbers; and the same as a JSON answer."""
+"""The head of a plan's page: subtitle, four numbers, and the sentence on its bound; and the same as a JSON answer."""
 
 from collections.abc import Sequence
 
 from planner.costs import STEP_SECONDS
 from planner.plan.descriptions import all_items_text
 from planner.plan.plan_file import Plan
-from planner.report.bound_text import relative_gap
 from planner.report.page import Figure
 from planner.report.page_step import PageStep, task_counts
 from planner.scoring import (
+    BOUNDS,
     OPTIMAL_GAP,
     Score,
     bounds_same_work,
@@ -81,3 +81,22 @@ def summary(plan: Plan, scores: Sequence[Score], measured: Sequence[PageStep]) -
         "fullest_rank": full.fullest_rank,
         "measured_step_seconds": [shown.timeline.step_seconds for shown in measured],
     }
+
+
+def relative_gap(value: float, bound: float) -> float:
+    """Relative distance of a value from its lower bound."""
+    return max(0.0, (value - bound) / bound) if bound > 0 else 0.0
+
+
+def bound_text(value: float, bound: float, by: str) -> str:
+    """A sentence that explains the bound and its proof to newcomers."""
+    of_order = bounds_same_work(by)
+    best = "any other order of the same work" if of_order else "any other plan of this job"
+    proof = BOUNDS[by].proof if by in BOUNDS else by
+    if relative_gap(value, bound) < OPTIMAL_GAP:
+        return f"{best} takes at least as long: {proof}."
+    gained = percent(relative_gap(value, bound))
+    return (
+        f"{best} takes at least {duration(bound)} under the same prices, so this one is at most {gained} above the "
+        f"{'best order' if of_order else 'best possible'}. The proof ({by}): {proof}."
+    )

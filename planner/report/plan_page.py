@@ -13,23 +13,26 @@ from planner.report.page_step import PageStep, simulated_step
 from planner.report.plan_head import head_numbers, subtitle, summary
 from planner.report.sources_section import sources_section
 from planner.report.tags import Content, Markup, join, section, table, tag
-from planner.report.time_and_memory import memory_by_rank, share_bar, time_by_rank
+from planner.report.time_and_memory import memory_by_rank, shares_section, time_by_rank
 from planner.report.timeline_columns import TimelineColumns
 from planner.report.timeline_section import timeline_section
-from planner.report.why_section import Why, why_section
+from planner.report.why_section import why_section
 from planner.scoring import Score, allowed_bytes_on
 from planner.specs.hardware.cluster import rank_kinds
 from planner.units import KIB
+from planner.why import WhyPlan
 
 Measured = tuple[int, PageStep]  # number of the plan's step, and the recorded step
 
 
-def plan_page(plan: Plan, scores: Sequence[Score], measured: Sequence[Measured] = (), why: Why | None = None) -> Page:
+def plan_page(
+    plan: Plan, scores: Sequence[Score], measured: Sequence[Measured] = (), why: WhyPlan | None = None
+) -> Page:
     """The whole page; measured steps are shown beside simulated ones."""
     steps = [simulated_step(plan, number, score) for number, score in enumerate(scores)]
     every = [*steps, *(shown for _, shown in measured)]
     sections = [
-        time_section(steps),
+        shares_section(steps, f" and of {len(steps)} steps, simulated" if len(steps) > 1 else ", simulated"),
         timeline_section(every),
         groups_section(plan, scores),
         memory(plan, steps, scores),
@@ -65,24 +68,15 @@ def measured_section(plan: Plan, steps: Sequence[PageStep], measured: Sequence[M
     return comparison_section([(steps[at], shown) for at, shown in measured], explained)
 
 
-def time_section(steps: Sequence[PageStep]) -> Markup:
-    """Shares of the time of the mean rank, over all steps."""
-    each = [shown.timeline.breakdown() for shown in steps]
-    sums = (sum(b.compute for b in each), sum(b.exposed_comm for b in each), sum(b.idle for b in each))
-    mean = "" if len(steps) == 1 else f" and of {len(steps)} steps"
-    heading = f"Where the time goes, mean of all ranks{mean}, simulated"
-    return tag("section", tag("h2", heading, class_="small"), share_bar(*sums), class_="shares", aria_label=heading)
-
-
 def groups_section(plan: Plan, scores: Sequence[Score]) -> Markup | None:
     """Groups to scale where ranks synchronise in every micro-batch; else as a table."""
     longest = max(score.step_seconds for score in scores)
     drawn: list[Content] = []
     for number, score in enumerate(scores):
         if to_scale(plan, number):
-            found = micro_batch_bands(plan, number, score)
+            bands = micro_batch_bands(plan, number, score)
             hint = tag("p", "Hover over a group, or tap it.", class_="note say live", aria_live="polite")
-            drawn.append(join(legend(found), picture(plan.size, found, longest), hint, groups_table(found)))
+            drawn.append(join(legend(bands), picture(plan.size, bands, longest), hint, groups_table(bands)))
         else:
             drawn.append(group_table(plan, number, score))
     any_drawn = any(to_scale(plan, number) for number in range(len(plan.steps)))
@@ -105,13 +99,13 @@ def to_scale(plan: Plan, number: int) -> bool:
 def group_table(plan: Plan, number: int, score: Score) -> Markup:
     """Work of each group as a table, by module, as tokens of different modules do not add up."""
     busy = seconds_by_group(score)
-    found: dict[tuple[str, str], list[Assignment]] = {}
+    work: dict[tuple[str, str], list[Assignment]] = {}
     for micro_batch in plan.steps[number].micro_batches:
         for a in assignments(plan, micro_batch):
-            found.setdefault((a.module, a.group), []).append(a)
+            work.setdefault((a.module, a.group), []).append(a)
     several = len(plan.layouts) > 1
     rows = []
-    for (module, name), placed in found.items():
+    for (module, name), placed in work.items():
         items = [item for a in placed for item in a.items]
         sizes = size_text(plan, module, (plan.uses.tokens(module, item) for item in items))
         counts = f"{len(placed):,}", f"{len(items):,}", sizes if several else sizes.split()[0]
@@ -130,7 +124,7 @@ def seconds_by_group(score: Score) -> dict[tuple[str, str], float]:
 
 
 def memory(plan: Plan, steps: Sequence[PageStep], scores: Sequence[Score]) -> Markup:
-    each = [memory_by_rank(shown, score) for shown, score in zip(steps, scores, strict=True)]
+    of_steps = [memory_by_rank(shown, score) for shown, score in zip(steps, scores, strict=True)]
     curve = tag(
         "canvas",
         "The table above shows the peaks.",
@@ -145,7 +139,4 @@ def memory(plan: Plan, steps: Sequence[PageStep], scores: Sequence[Score]) -> Ma
         class_="live",
     )
     lead = "What each rank holds at its peak. Choose a rank here or above to see it over time."
-    return section("memory-section", "Memory by rank", per_step(each), live, lead=lead)
-
-
-__all__ = ["Why", "plan_page"]
+    return section("memory-section", "Memory by rank", per_step(of_steps), live, lead=lead)

@@ -9,10 +9,12 @@ from planner.report.scatter_section import Panel, Point, scatter_data, scatter_s
 from planner.report.tags import Markup, details, section, table
 from planner.units import GIB, duration, percent, plural
 
+RUN_HEADS = ("when", "digest", ">steps", ">predicted", ">measured", ">ratio")
+
 
 def runs_page(drifts: Sequence[RunDrift], unread: Sequence[UnreadLine], title: str) -> Page:
     runs = [(f"{one.plan} on {one.machine}", run) for one in drifts for run in one.runs]
-    found = [panel for panel in panels(runs) if panel.points]
+    shown_panels = [panel for panel in panels(runs) if panel.points]
     errors = [abs(run.ratio - 1) for _, run in runs]
     inside = sum(abs(run.ratio - 1) <= run.spread for _, run in runs)
     figures = (
@@ -21,14 +23,14 @@ def runs_page(drifts: Sequence[RunDrift], unread: Sequence[UnreadLine], title: s
         Figure("In the 80 % interval", f"{inside} of {len(runs)}", "runs"),
         Figure("Drifted", str(sum(one.drifted for one in drifts)), "further from the earlier runs than the interval"),
     )
-    sections = [scatter_section(found)] if found else []
+    sections = [scatter_section(shown_panels)] if shown_panels else []
     return Page(
         kind="ledger",
         title=title,
         subtitle=f"own runs: {plural(len(runs), 'run')}, {plural(len(unread), 'line')} not read",
         figures=figures,
         sections=(*sections, last_runs_section(drifts), unread_section(unread)),
-        data={"page": "ledger", **scatter_data(found, [*dict.fromkeys(source for source, _ in runs)])},
+        data={"page": "ledger", **scatter_data(shown_panels, [*dict.fromkeys(source for source, _ in runs)])},
         summary={"page": "runs", "ledger": title, "runs": len(runs), "plans": len(drifts), "unread": len(unread)},
     )
 
@@ -66,19 +68,13 @@ def cells(one: RunDrift) -> tuple[str, ...]:
 
 
 def runs_table(one: RunDrift) -> Markup:
-    rows = [
-        (
-            r.when[:19].replace("T", " "),
-            r.digest,
-            str(r.steps),
-            *map(duration, (r.predicted_seconds, r.measured_seconds)),
-            f"{r.ratio:.2f}",
-        )
-        for r in one.runs
-    ]
-    return table(
-        ("when", "digest", ">steps", ">predicted", ">measured", ">ratio"), rows, f"{one.plan} on {one.machine}"
-    )
+    return table(RUN_HEADS, map(run_cells, one.runs), f"{one.plan} on {one.machine}")
+
+
+def run_cells(run: RunEntry) -> tuple[str, ...]:
+    """When a run was, its plan, and its seconds, as `RUN_HEADS` names them."""
+    seconds = map(duration, (run.predicted_seconds, run.measured_seconds))
+    return (run.when[:19].replace("T", " "), run.digest, str(run.steps), *seconds, f"{run.ratio:.2f}")
 
 
 def unread_section(unread: Sequence[UnreadLine]) -> Markup:

@@ -65,7 +65,7 @@ def scatter_section(panels: Sequence[Panel]) -> Markup:
 
 
 def point_tables(panels: Sequence[Panel]) -> list[Markup]:
-    """All points as tables."""
+    """A folded table of all points for each quantity."""
     heads = ("record", "source", ">measured", ">predicted", ">error")
     return [
         details(

@@ -7,7 +7,7 @@ from planner.units import percent, plural
 
 
 def sources_section(plan: Plan, measured_share: float) -> Markup:
-    """The section."""
+    """Prices by module and kind of rank, collectives, input files, solver, devices, and what was dropped."""
     sentence = f"{percent(measured_share)} of the critical path is priced by measurements, or by fits to them."
     heads, prices = ("priced", "by", ">± 80 %", "profile"), plan.uses.prices
     modules = [(name, c.source, percent(c.spread), prices.profile) for name, c in prices.modules.items()]

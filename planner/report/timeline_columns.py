@@ -6,32 +6,64 @@ below 10⁸ of them, finer than any screen. `assets/decode.js` reads it.
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from planner.plan.mesh.identical_groups import representative_ranks
 from planner.plan.tasks.rounds import BEHIND, WATCHED
-from planner.report.interned import (
-    STEP,
-    EventKind,
-    Interned,
-    LanePattern,
-    TaskPrefix,
-    differences,
-    run_lengths,
-    split_task_id,
-)
 from planner.report.page_step import PageStep, TaskFact, task_counts
 from planner.simulate import Curve, TaskEvent, Timeline, waits_for_modules
 from planner.specs.base import Ranks
 from planner.units import KIB
 
+STEP = -1  # stands for the micro-batch of tasks that run once a step
 FINEST = 1e8  # ticks of the longest step
 
 Mark = tuple[int, int, int, int]  # kind, micro-batch, group, start
 LaneWaits = tuple[
     tuple[int, ...], tuple[int, ...], tuple[int, ...]
 ]  # columns: module, ticks since the one before, ticks
+
+K = TypeVar("K", bound=Hashable)
+RunLengths = list[list[int]]  # [first rank, count, value]
+
+
+class Interned(Generic[K]):
+    """Numbers values in the order of their first use."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[K, int] = {}
+        self.values: list[K] = []
+
+    def __getitem__(self, value: K) -> int:
+        if value not in self.numbers:
+            self.numbers[value] = len(self.values)
+            self.values.append(value)
+        return self.numbers[value]
+
+
+class TaskPrefix(NamedTuple):
+    """The part of a task's id before its micro-batch: `llm[0-31]/F`."""
+
+    text: str
+    phase: str
+    module: str
+
+
+class EventKind(NamedTuple):
+    """What events have in common that differ only in start and micro-batch."""
+
+    name: int
+    ticks: int
+    comm: int  # ticks of these during which the device waits for communication
+    source: str
+    spread: int  # ‰
+    tokens: int
+
+
+LanePattern = tuple[
+    tuple[int, ...], ...
+]  # columns: kind, micro-batch, slot of a lane's groups, ticks since the one before
 
 
 class TimelineColumns:
@@ -76,7 +108,7 @@ class TimelineColumns:
         marks = [self.mark(event, shown.facts.get(event.id)) for event in events]
         lane_of = self.lanes_by_rank(shown, marks)
         self.add_waits(shown.timeline, lane_of)
-        found: dict[str, Any] = {
+        columns: dict[str, Any] = {
             "title": shown.title,
             "label": shown.label,
             "end": self.ticks(shown.timeline.step_seconds),
@@ -86,16 +118,18 @@ class TimelineColumns:
             "items": self.items(shown),
         }
         if shown.memory:
-            found["memory"] = run_lengths([self.curve(curve) for curve in shown.memory.curves])
-        return found
+            columns["memory"] = run_lengths([self.curve(curve) for curve in shown.memory.curves])
+        return columns
 
     def add_waits(self, timeline: Timeline, lane_of: Mapping[int, int]) -> None:
         """Encode when each lane waits for another module: as columns of modules, starts and lengths."""
         alike = {lane: rank for rank, lane in sorted(lane_of.items(), reverse=True)}  # a rank of each lane
         simulated = {lane: timeline.representative_of(rank) for lane, rank in alike.items()}
-        found = waits_for_modules(timeline, sorted({*simulated.values()}))
+        waits_of = waits_for_modules(timeline, sorted({*simulated.values()}))
         for lane, rank in simulated.items():
-            waits = [(self.waited[each.module], self.ticks(each.start), self.ticks(each.end)) for each in found[rank]]
+            waits = [
+                (self.waited[each.module], self.ticks(each.start), self.ticks(each.end)) for each in waits_of[rank]
+            ]
             visible = [wait for wait in waits if wait[2] > wait[1]]
             if visible:
                 modules, starts, ends = zip(*visible, strict=True)
@@ -123,7 +157,9 @@ class TimelineColumns:
         first_alike = representative_ranks(sets.values())
         of_first: dict[int, list[Mark]] = {rank: [] for rank in set(first_alike.values())}
         rounds_of: dict[int, list[int]] = {rank: [] for rank in of_first}
-        lists = {ranks: [rank for rank in own if rank in of_first] for ranks, own in sets.items()}
+        lists = {
+            ranks: [rank for rank in simulated_ranks if rank in of_first] for ranks, simulated_ranks in sets.items()
+        }
         numbers = shown.timeline.repetition.numbers if shown.timeline.repetition else [0] * len(events)
         for event, mark, number in zip(events, marks, numbers, strict=True):
             for rank in lists[event.ranks]:
@@ -134,31 +170,31 @@ class TimelineColumns:
             for rank, of_rank in sorted(of_first.items())
         }
         simulated = {rank: lanes[first] for rank, first in first_alike.items()}
-        own = groups_of_copies(shown.timeline)
+        copies = groups_of_copies(shown.timeline)
         copied = {
-            rank: self.copied_lane(simulated[of], own.get(rank, {})) for rank, of in like.items() if of in simulated
+            rank: self.copied_lane(simulated[of], copies.get(rank, {})) for rank, of in like.items() if of in simulated
         }
         return simulated | copied
 
-    def copied_lane(self, lane: int, own: Mapping[str, str]) -> int:
+    def copied_lane(self, lane: int, copies: Mapping[str, str]) -> int:
         """The lane of a simulated rank, with the groups of a rank that equals it."""
         pattern, *groups = self.lanes.values[lane]
         names = [self.groups.values[group] for group in groups]
-        renamed = (pattern, *(self.groups[own.get(name, name)] for name in names))
+        renamed = (pattern, *(self.groups[copies.get(name, name)] for name in names))
         return self.lanes[renamed]
 
     def every_round(self, marks: list[Mark], numbers: list[int], timeline: Timeline) -> list[Mark]:
         """The marks of a rank in the whole step, given those of the simulated rounds."""
-        found = timeline.repetition
-        if found is None:
+        repeated = timeline.repetition
+        if repeated is None:
             return marks
-        ticks = [self.ticks(number * found.seconds) for number in range(found.rounds + 1)]
+        ticks = [self.ticks(number * repeated.seconds) for number in range(repeated.rounds + 1)]
         numbered = [*zip(marks, numbers, strict=True)]
         again = [mark for mark, number in numbered if number == WATCHED - 1]
         behind = [mark for mark, number in numbered if number == BEHIND]
-        late = [(again, number) for number in range(1, found.rounds + 1)] + [(behind, found.rounds)]
+        late = [(again, number) for number in range(1, repeated.rounds + 1)] + [(behind, repeated.rounds)]
         return [mark for mark, number in numbered if number < BEHIND] + [
-            (kind, at if at == STEP else at + number * found.micro_batches, group, start + ticks[number])
+            (kind, at if at == STEP else at + number * repeated.micro_batches, group, start + ticks[number])
             for some, number in late
             for kind, at, group, start in some
         ]
@@ -176,29 +212,52 @@ class TimelineColumns:
         """The critical path as columns: name, micro-batch, group; empty for a recording, which has no causes."""
         if not any(event.cause for event in shown.timeline.events):
             return [[], [], []]
-        found = []
-        each = shown.timeline.repetition.micro_batches if shown.timeline.repetition else 0
+        tasks = []
+        in_round = shown.timeline.repetition.micro_batches if shown.timeline.repetition else 0
         for event, later in shown.timeline.critical_rounds():
             text, micro_batch, group = split_task_id(event.id, shown.facts.get(event.id))
-            micro_batch += 0 if micro_batch == STEP else later * each
-            found.append((self.names[TaskPrefix(text, event.phase, event.module)], micro_batch, self.groups[group]))
-        return [[*column] for column in zip(*found, strict=True)]
+            micro_batch += 0 if micro_batch == STEP else later * in_round
+            tasks.append((self.names[TaskPrefix(text, event.phase, event.module)], micro_batch, self.groups[group]))
+        return [[*column] for column in zip(*tasks, strict=True)]
 
     def items(self, shown: PageStep) -> dict[str, list[list[int]]]:
         """Items and their tokens, by module, micro-batch and group."""
         return {
-            f"{held.module}/{held.micro_batch}/{self.groups[held.group]}": [[*held.items], [*held.sizes]]
-            for held in shown.group_items
+            f"{work.module}/{work.micro_batch}/{self.groups[work.group]}": [[*work.items], [*work.sizes]]
+            for work in shown.group_items
         }
 
     def curve(self, points: Curve) -> int:
         """Encode a curve of memory as ticks and KiB, each relative to the point before."""
         if points not in self.known:
-            times, held = zip(*((self.ticks(seconds), round(size / KIB)) for seconds, size in points), strict=True)
-            self.known[points] = self.curves[differences(times), differences(held)]
+            times, sizes = zip(*((self.ticks(seconds), round(size / KIB)) for seconds, size in points), strict=True)
+            self.known[points] = self.curves[differences(times), differences(sizes)]
         return self.known[points]
 
 
 def groups_of_copies(timeline: Timeline) -> dict[int, dict[str, str]]:
     """For ranks that were not simulated: the simulated group → their own group that does the same."""
     return {rank: {timeline.representative_group[group]: group} for rank, group in timeline.group_of.items()}
+
+
+def differences(values: tuple[int, ...]) -> tuple[int, ...]:
+    """Differences of neighbours; the first value stays."""
+    return tuple(value - before for value, before in zip(values, (0, *values[:-1]), strict=True))
+
+
+def split_task_id(task_id: str, fact: TaskFact | None) -> tuple[str, int, str]:
+    """Split `llm[0-31]/F/2/g0-7` into `llm[0-31]/F`, 2, `g0-7`; the group's name may contain anything."""
+    group = fact.group if fact and task_id.endswith(f"/{fact.group}") else task_id.rpartition("/")[2]
+    text, _, micro_batch = task_id.removesuffix(group).removesuffix("/").rpartition("/")
+    return text, int(micro_batch) if micro_batch.isdecimal() else STEP, group
+
+
+def run_lengths(values: Sequence[int]) -> RunLengths:
+    """Runs of equal neighbours, each as its first rank, its length and its value."""
+    runs: RunLengths = []
+    for rank, value in enumerate(values):
+        if runs and runs[-1][2] == value:
+            runs[-1][1] += 1
+        else:
+            runs.append([rank, 1, value])
+    return runs

@@ -5,8 +5,8 @@ from statistics import median
 
 from planner.report.page import Figure, Page, per_step
 from planner.report.page_step import PageStep
-from planner.report.tags import section, tag
-from planner.report.time_and_memory import share_bar, time_by_rank
+from planner.report.tags import section
+from planner.report.time_and_memory import shares_section, summed_time, time_by_rank
 from planner.report.timeline_columns import TimelineColumns
 from planner.report.timeline_section import timeline_section
 from planner.units import duration, percent, plural
@@ -16,12 +16,10 @@ def timeline_page(title: str, steps: Sequence[PageStep]) -> Page:
     """The page of all recorded steps."""
     label = steps[0].label
     values = [shown.timeline.step_seconds for shown in steps]
-    each = [shown.timeline.breakdown() for shown in steps]
-    sums = (sum(b.compute for b in each), sum(b.exposed_comm for b in each), sum(b.idle for b in each))
+    sums = summed_time(steps)
     ranks, tasks = steps[0].timeline.ranks, sum(len(shown.timeline.events) for shown in steps)
     over = f"{duration(min(values))} to {duration(max(values))}, " if len(steps) > 1 else ""
     whole = sum(sums) or 1.0
-    heading = f"Where the time goes, mean of all ranks, {label}"
     return Page(
         kind="timeline",
         title=title,
@@ -33,7 +31,7 @@ def timeline_page(title: str, steps: Sequence[PageStep]) -> Page:
             Figure("Idle", percent(sums[2] / whole), f"of the mean rank, {label}"),
         ),
         sections=(
-            tag("section", tag("h2", heading, class_="small"), share_bar(*sums), class_="shares", aria_label=heading),
+            shares_section(steps, f", {label}"),
             timeline_section(steps),
             section("by-rank", "Where each rank's time goes", per_step([time_by_rank(shown) for shown in steps])),
         ),

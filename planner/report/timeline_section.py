@@ -3,10 +3,10 @@
 from collections import defaultdict
 from collections.abc import Sequence
 
-from planner.report.interned import split_task_id
 from planner.report.page import per_step
 from planner.report.page_step import PageStep, task_counts
 from planner.report.tags import Content, Markup, details, section, table, tag
+from planner.report.timeline_columns import split_task_id
 from planner.units import duration, plural
 
 STEPS_WIDE = 60  # steps with a bar each to choose from; more are in a list
@@ -38,7 +38,7 @@ def timeline_section(steps: Sequence[PageStep]) -> Markup:
 
 
 def tools() -> Markup:
-    """Buttons and options of the view."""
+    """The buttons that zoom and move, the colours to choose from, and the switch of the critical path."""
     buttons = [
         tag("button", text, type="button", data_do=do, aria_label=name, title=name) for do, text, name in BUTTONS
     ]
@@ -76,8 +76,8 @@ def chooser(steps: Sequence[PageStep]) -> Content:
         options = [tag("option", step_name(shown), value=str(at)) for at, shown in enumerate(steps)]
         return tag("p", tag("label", "Step ", tag("select", options, id="step")), class_="live")
     mixed = len({shown.label for shown in steps}) > 1
-    each = [step_button(at, shown, longest, mixed) for at, shown in enumerate(steps)]
-    return tag("div", each, class_="steps live", role="radiogroup", aria_label="Step to show")
+    buttons = [step_button(at, shown, longest, mixed) for at, shown in enumerate(steps)]
+    return tag("div", buttons, class_="steps live", role="radiogroup", aria_label="Step to show")
 
 
 def step_button(at: int, shown: PageStep, longest: float, mixed: bool) -> Markup:
@@ -111,17 +111,17 @@ def step_bar(shown: PageStep, longest: float) -> Markup:
 
 def tasks(shown: PageStep) -> Markup:
     """Count and duration of tasks by kind; the sum is over ranks."""
-    found: dict[str, list[float]] = defaultdict(list)
+    seconds_of: dict[str, list[float]] = defaultdict(list)
     count: dict[str, float] = defaultdict(float)
     total: dict[str, float] = defaultdict(float)
     for event, stands_for in zip(shown.timeline.events, task_counts(shown.timeline), strict=True):
         text = split_task_id(event.id, shown.facts.get(event.id))[0]
-        found[text].append(event.seconds)
+        seconds_of[text].append(event.seconds)
         count[text] += stands_for
         total[text] += event.seconds * len(event.ranks) * stands_for
     rows = [
         (text, f"{count[text]:,.0f}", milliseconds(min(times)), milliseconds(max(times)), f"{total[text]:.4f}")
-        for text, times in found.items()
+        for text, times in seconds_of.items()
     ]
     caption = f"{step_name(shown)}: {plural(round(sum(count.values())), 'task')}"
     return table(("task", ">count", ">shortest, ms", ">longest, ms", ">rank-seconds"), rows, caption)

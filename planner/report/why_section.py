@@ -1,34 +1,37 @@
 """The section that explains a plan: its bound, the parts of its time, the alternatives, and what would help."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import exp
 
 from planner.costs import STEP_SECONDS
 from planner.plan.descriptions import alternative_text, left_out_texts, module_layout_text
 from planner.plan.pack_fill import pack_fill, pack_text
 from planner.plan.plan_file import Plan
-from planner.report.bound_text import bound_text
+from planner.report.plan_head import bound_text
 from planner.report.tags import Content, Markup, join, keep_units, section, table, tag
 from planner.scoring import Score, objective_of, ranked_alternatives, step_bounds, tie_spread, unranked_alternatives
 from planner.units import duration, percent
-from planner.why import JointWhyPlan, Sensitivity, StepFacts, WhyPlan, joint_facts, single_step, step_facts
-
-Why = WhyPlan | JointWhyPlan
+from planner.why import Facts, GroupFacts, ModuleFacts, Sensitivity, WhyPlan, single_step, step_facts
 
 
-def why_section(plan: Plan, scores: Sequence[Score], why: Why | None) -> Markup:
-    """The section."""
+def why_section(plan: Plan, scores: Sequence[Score], why: WhyPlan | None) -> Markup:
+    """The sentence on the bound, layouts, parts of the step, alternatives, and what would help or how to ask."""
     worst = max(scores, key=lambda score: score.step_seconds / (score.bound.seconds or score.step_seconds or 1.0))
     by, bound = step_bounds(plan, [worst])
     words = bound_text(worst.step_seconds, bound, by)
     whose = f"Of {len(scores)} steps, the one furthest from its bound: " if len(scores) > 1 else ""
     sentence = f"{whose}{words}" if whose else words[0].upper() + words[1:]
     several = len(plan.layouts) > 1
-    of = joint_parts_table(plan, scores) if several else step_parts_table(plan, scores)
     asked = several or bool(plan.made.decided)
     more = sensitivity_table(why) if why else hint(several) if asked else None
     return section(
-        "why", "Why this plan", tag("p", keep_units(sentence)), layout_table(plan), of, alternatives_table(plan), more
+        "why",
+        "Why this plan",
+        tag("p", keep_units(sentence)),
+        layout_table(plan),
+        parts_section(plan, scores),
+        alternatives_table(plan),
+        more,
     )
 
 
@@ -37,66 +40,71 @@ def layout_table(plan: Plan) -> Markup:
     return join(tag("h3", "Layout"), table(("module", "ranks", "layout"), rows))
 
 
-def step_parts_table(plan: Plan, scores: Sequence[Score]) -> Content:
-    """Parts of the step in seconds of the mean rank."""
-    each = [step_facts(single_step(plan, number), score) for number, score in enumerate(scores)]
-    value = sum(f.value for f in each) or 1.0
+def parts_section(plan: Plan, scores: Sequence[Score]) -> Markup:
+    """Parts of the step in seconds of the mean rank, and how full groups are; of several modules, how even their loads
+    are and what was dropped.
+    """
+    of_steps = [step_facts(single_step(plan, number), score) for number, score in enumerate(scores)]
+    value = sum(facts.value for facts in of_steps) or 1.0
     rows = [
-        (join(name, tag("small", why)), f"{sum(seconds) / len(each):.4f}", percent(sum(seconds) / value))
-        for name, seconds, why in components(each)
+        (name, f"{seconds / len(of_steps):.4f}", percent(seconds / value)) for name, seconds in summed_parts(of_steps)
     ]
-    heads = ("of the mean rank", ">seconds", ">of the step")
-    mean = "" if len(each) == 1 else f", mean of {len(each)} steps"
-    parts = table(heads, rows, f"Simulated{mean}")
-    return join(tag("h3", "Parts of the step"), parts, capacity_sentence(each))
-
-
-def joint_parts_table(plan: Plan, scores: Sequence[Score]) -> Content:
-    """Seconds of the mean rank by module and by what they go into; how even loads are; packs and what was dropped."""
-    each = [joint_facts(single_step(plan, number), score) for number, score in enumerate(scores)]
-    value = sum(f.value for f in each) or 1.0
-    names = dict.fromkeys(name for f in each for name in f.parts)
-    sums = {name: sum(f.parts.get(name, 0.0) for f in each) for name in names}
-    rows = [(name, f"{seconds / len(each):.4f}", percent(seconds / value)) for name, seconds in sums.items()]
-    mean = "" if len(each) == 1 else f", mean of {len(each)} steps"
+    mean = "" if len(of_steps) == 1 else f", mean of {len(of_steps)} steps"
     parts = table(("of the mean rank", ">seconds", ">of the step"), rows, f"Simulated{mean}")
-    loads = [
+    first = of_steps[0]
+    if isinstance(first, ModuleFacts):
+        rest: Content = [loads_table(first, ", step 0" if len(of_steps) > 1 else ""), *batch_sentences(plan)]
+    else:
+        rest = capacity_sentence([facts for facts in of_steps if isinstance(facts, GroupFacts)])
+    return join(tag("h3", "Parts of the step"), parts, rest)
+
+
+def summed_parts(of_steps: Sequence[Facts]) -> Iterator[tuple[Content, float]]:
+    """Name and seconds of each part, over all steps; of one module, with what it is."""
+    by_module = [facts.parts for facts in of_steps if isinstance(facts, ModuleFacts)]
+    for name in dict.fromkeys(name for parts in by_module for name in parts):
+        yield name, sum(parts.get(name, 0.0) for parts in by_module)
+    by_group = [components(facts) for facts in of_steps if isinstance(facts, GroupFacts)]
+    for of_part in zip(*by_group, strict=True):
+        name, _, what = of_part[0]
+        yield join(name, tag("small", what)), sum(seconds for _, seconds, _ in of_part)
+
+
+def loads_table(facts: ModuleFacts, which: str) -> Markup:
+    """How even the passes of each module are over its ranks."""
+    rows = [
         (name, str(load.ranks), str(load.micro_batches), f"{load.mean:.4f}", f"{load.most:.4f}", f"{load.uneven:.2f}")
-        for name, load in each[0].loads.items()
+        for name, load in facts.loads.items()
     ]
     heads = ("module", "ranks", ">micro-batches", ">mean of its ranks, s", ">most, s", ">most over mean")
-    even = table(heads, loads, f"Passes by module{', step 0' if len(each) > 1 else ''}, simulated")
-    return join(tag("h3", "Parts of the step"), parts, even, *batch_sentences(plan))
+    return table(heads, rows, f"Passes by module{which}, simulated")
 
 
 def batch_sentences(plan: Plan) -> list[Markup]:
     """How full packs are, and what of the batch is not in the plan."""
     packs = pack_fill(plan)
     told = [f"Packs: {pack_text(packs)}."] if packs else []
-    return [tag("p", keep_units(text)) for text in (*told, *(f"{each}." for each in left_out_texts(plan)))]
+    return [tag("p", keep_units(text)) for text in (*told, *(f"{left_out}." for left_out in left_out_texts(plan)))]
 
 
-def capacity_sentence(each: Sequence[StepFacts]) -> Content:
+def capacity_sentence(of_steps: Sequence[GroupFacts]) -> Content:
     """How full groups are, where ranks have a capacity of tokens."""
-    room = sum(f.room for f in each)
+    room = sum(facts.room for facts in of_steps)
     if not room:
         return None
-    return tag("p", f"Groups use {percent(sum(f.held for f in each) / room)} of their token capacity.")
+    return tag("p", f"Groups use {percent(sum(facts.held for facts in of_steps) / room)} of their token capacity.")
 
 
-def components(each: Sequence[StepFacts]) -> list[tuple[str, list[float], str]]:
+def components(f: GroupFacts) -> list[tuple[str, float, str]]:
+    """Parts of a step of one module: name, seconds, and what it is."""
     return [
-        ("compute", [f.compute - f.fixed for f in each], "grows with the tokens"),
-        (
-            "fixed cost of micro-batches",
-            [f.fixed for f in each],
-            "independent of their tokens; fewer micro-batches save it",
-        ),
-        ("exchange across nodes", [f.exchange_across for f in each], "groups that are wider than a node"),
-        ("exchange within nodes", [f.exchange_within for f in each], "groups inside one node"),
-        ("gathers and reductions", [f.other_comm for f in each], "of weights and gradients, exposed"),
-        ("idle in a group", [f.idle - f.unheld for f in each], "waiting for slower groups"),
-        ("idle without a group", [f.unheld for f in each], "the rank is in no group"),
+        ("compute", f.compute - f.fixed, "grows with the tokens"),
+        ("fixed cost of micro-batches", f.fixed, "independent of their tokens; fewer micro-batches save it"),
+        ("exchange across nodes", f.exchange_across, "groups that are wider than a node"),
+        ("exchange within nodes", f.exchange_within, "groups inside one node"),
+        ("gathers and reductions", f.other_comm, "of weights and gradients, exposed"),
+        ("idle in a group", f.idle - f.unheld, "waiting for slower groups"),
+        ("idle without a group", f.unheld, "the rank is in no group"),
     ]
 
 
@@ -107,12 +115,12 @@ def alternatives_table(plan: Plan) -> Content:
     goal = objective_of(plan)
     possible = [
         (
-            alternative_text(each.tried, plan.made.strategy),
-            goal.formatted(each.tried.value or 0.0),
-            f"{100 * each.change:+.1f} %{' tie' if each.tie else ''}",
-            each.tried.because,
+            alternative_text(ranked.tried, plan.made.strategy),
+            goal.formatted(ranked.tried.value or 0.0),
+            f"{100 * ranked.change:+.1f} %{' tie' if ranked.tie else ''}",
+            ranked.tried.because,
         )
-        for each in ranked_alternatives(plan)
+        for ranked in ranked_alternatives(plan)
     ]
     failed = [(text, verdict, "", because) for text, verdict, because in unranked_alternatives(plan)]
     heads = (
@@ -132,17 +140,19 @@ def hint(several: bool) -> Markup:
     return tag("p", f"What more {what} would save: ", asks, ".", class_="note")
 
 
-def sensitivity_table(why: Why) -> Markup:
+def sensitivity_table(why: WhyPlan) -> Markup:
     """A table of the step with more memory, ranks or bandwidth, each solved again; of several modules with faster ones,
     with encoders elsewhere and with other data.
     """
-    if isinstance(why, WhyPlan):
-        shown = gains_table(why.sensitivities, f"Step {why.step} solved again, simulated")
-        return join(tag("h3", "What would help"), shown)
-    elsewhere = [each.gain for each in why.placements]
+    if isinstance(why.facts, GroupFacts):
+        gains = gains_table(why.sensitivities, f"Step {why.step} solved again, simulated")
+        return join(tag("h3", "What would help"), gains)
     tables = [gains_table(why.sensitivities, f"Step {why.step} with all decisions kept, simulated")]
-    tables += [gains_table(elsewhere, f"Step {why.step} with encoders elsewhere, simulated")] if elsewhere else []
-    tables += [gains_table(why.data, f"Step {why.step} with other data, priced only")] if why.data else []
+    if isinstance(why.placements, tuple) and why.placements:
+        elsewhere = [placed.gain for placed in why.placements]
+        tables.append(gains_table(elsewhere, f"Step {why.step} with encoders elsewhere, simulated"))
+    if isinstance(why.data, tuple) and why.data:
+        tables.append(gains_table(why.data, f"Step {why.step} with other data, priced only"))
     return join(tag("h3", "What would help"), *tables)
 
 

@@ -40,6 +40,8 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 S = TypeVar("S", bound=Spec)
+UNSET = msgspec.UNSET  # of a field that an answer does not have
+UnsetType = msgspec.UnsetType
 
 
 def with_fields(spec: S, **fields: Any) -> S:

@@ -3,10 +3,11 @@
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, get_args
+from typing import Any, ClassVar, get_args
 
+from planner import files
 from planner.errors import InputError
-from planner.specs.base import MAX_RANKS, with_fields
+from planner.specs.base import MAX_RANKS, Name, Spec, with_fields
 from planner.specs.inputs import Inputs
 from planner.specs.job import FixedItem, Job
 from planner.specs.parallelism import (
@@ -23,7 +24,6 @@ from planner.specs.parallelism import (
 )
 from planner.strategies import STRATEGIES, decides_layouts, strategy_deciding
 from planner.units import first_few
-from planner.why.layout_words import parsed_wish
 from planner.why.resize_cluster import only_kind, with_ranks
 
 ITEM = re.compile(r"items\.(\d{1,9})\.degree")
@@ -62,7 +62,7 @@ def set_margin(inputs: Inputs, key: str, value: str) -> Inputs:
 
 
 def share(value: str, key: str) -> float:
-    """A share as a number. Raises InputError."""
+    """A share from 0 to 1, written as a decimal number. Raises InputError."""
     if not re.fullmatch(r"(0?\.\d{1,9}|0|1)", value, re.ASCII):
         raise InputError(f"`{value}` is not possible for `{key}`", where=key, fix="a share from 0 to 1, like 0.06")
     return float(value)
@@ -139,6 +139,29 @@ def set_as_in_jobs(inputs: Inputs, key: str, value: str) -> Inputs:
     wish = decided_fields(parsed_wish(inputs.module, key, value, f"{key}={value}"))
     pipeline = {"pp": len(wish["stages"]), "vpp": 1} if "stages" in wish else {}
     return search_layouts(change_layout(inputs, **pipeline, **wish))
+
+
+class Words(Spec):
+    """Changes as a file, so that they are read as strictly as a job's `fix.layouts`."""
+
+    FORMAT: ClassVar[str] = "planner.changes/1"
+    format: str
+    layouts: dict[Name, Parallelism]
+
+
+def parsed_wish(module: str, field: str, value: str, word: str) -> Parallelism:
+    """A field of a module's layout, or all of it, as a job says it. Raises InputError."""
+    if field == "recompute" and "," in value and value[0] not in "[{":
+        value = f"[{value}]"
+    lines = f"{module}: {value}" if not field else f"{module}:\n    {field}: {value}"
+    text = f"format: {Words.FORMAT}\nlayouts:\n  {lines}\n"
+    try:
+        wish = files.parse(text, Words, word).layouts[module]
+    except InputError as error:
+        raise InputError(error.message, where=word, fix=error.fix) from error
+    if not decided_fields(wish):
+        raise InputError(f"`{word}` changes nothing", where=word, fix="give a value")
+    return wish
 
 
 def search_layouts(inputs: Inputs) -> Inputs:

@@ -11,7 +11,7 @@ from planner.specs.inputs import Inputs
 from planner.specs.parallelism import Parallelism, decided_fields
 from planner.strategies import strategy_called, unsupported
 from planner.strategies.static import changed_layouts, fixing, plan_of_layouts
-from planner.why.joint_changes import JointChange
+from planner.why.apply_changes import AskedChange
 from planner.why.resolved import SolveAgain
 
 
@@ -29,7 +29,7 @@ def placed_again(inputs: Inputs, step: Plan, layouts: Mapping[str, Layout]) -> P
     return strategy_called(step.made.strategy).plan(inputs, with_fields(step, layouts=dict(layouts)))
 
 
-def kept_plan(change: JointChange, step: Plan) -> Plan:
+def kept_plan(change: AskedChange, step: Plan) -> Plan:
     """The plan in which all modules that were not asked about keep their layouts. Raises InputError, and Infeasible."""
     grouped = decides_groups(step)
     if grouped:
@@ -38,7 +38,7 @@ def kept_plan(change: JointChange, step: Plan) -> Plan:
     return placed_again(change.inputs, step, layouts)
 
 
-def decided_again(change: JointChange, step: Plan, resolve: SolveAgain) -> Plan:
+def decided_again(change: AskedChange, step: Plan, resolve: SolveAgain) -> Plan:
     """The plan in which the plan's own strategy decides all that the job leaves open. Raises InputError, and
     Infeasible.
     """
@@ -57,7 +57,7 @@ def require_supported(step: Plan, problem: Inputs) -> None:
         raise InputError(message, where="strategy", fix=fix)
 
 
-def problem_of_strategy(step: Plan, change: JointChange) -> Inputs:
+def problem_of_strategy(step: Plan, change: AskedChange) -> Inputs:
     """The problem of the plan's own strategy, with what its job fixed and what is asked for."""
     fixed = dict(step.uses.fix.layouts)
     for name, wish in change.asked.items():

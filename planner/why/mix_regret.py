@@ -16,7 +16,7 @@ Seconds = tuple[float | None, ...]  # of one set of layouts at each mix; None: t
 def quickest(table: Sequence[Seconds]) -> tuple[int, ...]:
     """The quickest layouts at each mix; of equals the first. Every mix has some that fit."""
     return tuple(
-        min((number for number, each in enumerate(of_mix) if each is not None), key=lambda n: key_of(of_mix[n]))
+        min((number for number, of_step in enumerate(of_mix) if of_step is not None), key=lambda n: key_of(of_mix[n]))
         for of_mix in zip(*table, strict=True)
     )
 
@@ -33,28 +33,30 @@ def least_seconds(table: Sequence[Seconds]) -> tuple[float, ...]:
 
 def regrets(seconds: Seconds, least: Sequence[float]) -> Seconds:
     """What layouts take at each mix over the least there, less 1."""
-    return tuple(None if each is None else each / best - 1.0 for each, best in zip(seconds, least, strict=True))
+    return tuple(
+        None if of_step is None else of_step / best - 1.0 for of_step, best in zip(seconds, least, strict=True)
+    )
 
 
 def worst_regret(seconds: Seconds, least: Sequence[float]) -> float | None:
     """The greatest regret over mixes; None where layouts do not fit at one."""
-    found = [each for each in regrets(seconds, least) if each is not None]
-    return max(found) if len(found) == len(seconds) else None
+    fitting = [regret for regret in regrets(seconds, least) if regret is not None]
+    return max(fitting) if len(fitting) == len(seconds) else None
 
 
 def expected_regret(seconds: Seconds, least: Sequence[float], weights: Sequence[float]) -> float | None:
     """What layouts take over all steps, over what the quickest of each mix take, less 1; None where they do not fit at
     one. `weights`: steps of each mix.
     """
-    fitting = [each for each in seconds if each is not None]
+    fitting = [of_step for of_step in seconds if of_step is not None]
     if len(fitting) < len(seconds):
         return None
     return total(fitting, weights) / total(least, weights) - 1.0
 
 
 def total(seconds: Sequence[float], weights: Sequence[float]) -> float:
-    """Seconds over all steps."""
-    return sum(each * weight for each, weight in zip(seconds, weights, strict=True))
+    """Seconds of all steps together; `weights`: steps of each mix."""
+    return sum(of_step * weight for of_step, weight in zip(seconds, weights, strict=True))
 
 
 def ranking(table: Sequence[Seconds], weights: Sequence[float], by: Regret) -> tuple[int, ...]:

@@ -3,11 +3,9 @@
 The parts of each add up to its step, so their differences add up to the difference.
 """
 
-from collections.abc import Sequence
-
 from planner.specs.base import Spec
 from planner.units import duration, percent
-from planner.why.step_facts import StepFacts
+from planner.why.step_facts import Facts, GroupFacts, ModuleFacts
 
 SMALL = 0.02  # share of all differences: smaller ones are not listed
 
@@ -21,24 +19,24 @@ class PartDifference(Spec, omit_defaults=False):
     text: str
 
 
-def differing_parts(before: StepFacts, after: StepFacts) -> tuple[PartDifference, ...]:
-    """Parts that differ, largest difference first."""
+def differing_parts(before: Facts, after: Facts) -> tuple[PartDifference, ...]:
+    """Parts that differ enough to matter, largest difference first."""
     clauses = [
         PartDifference(part=name, before=old, after=new, text=f"{name} {change_text(old, new)}{because}")
         for name, old, new, because in step_parts(before, after)
     ]
-    return listed_differences(clauses, before.value)
-
-
-def listed_differences(clauses: Sequence[PartDifference], value: float) -> tuple[PartDifference, ...]:
-    """Those that matter of a step that took so long, largest first."""
     total = sum(abs(clause.after - clause.before) for clause in clauses)
-    listed = [clause for clause in clauses if abs(clause.after - clause.before) > max(SMALL * total, 1e-9 * value)]
+    least = max(SMALL * total, 1e-9 * before.value)
+    listed = [clause for clause in clauses if abs(clause.after - clause.before) > least]
     return tuple(sorted(listed, key=lambda clause: -abs(clause.after - clause.before)))
 
 
-def step_parts(b: StepFacts, a: StepFacts) -> list[tuple[str, float, float, str]]:
-    """Name, seconds before and after, and a text with the counts behind them."""
+def step_parts(b: Facts, a: Facts) -> list[tuple[str, float, float, str]]:
+    """Name, seconds before and after, and a text with the counts behind them: of several modules there is none."""
+    if isinstance(b, ModuleFacts) and isinstance(a, ModuleFacts):
+        names = dict.fromkeys((*b.parts, *a.parts))
+        return [(name, b.parts.get(name, 0.0), a.parts.get(name, 0.0), "") for name in names]
+    assert isinstance(b, GroupFacts) and isinstance(a, GroupFacts)
     crossing = f"{b.crossing_groups:,} → {a.crossing_groups:,} groups cross nodes, with {b.crossing_tokens:,} → "
     return [
         ("exchanges across nodes", b.exchange_across, a.exchange_across, f": {crossing}{a.crossing_tokens:,} tokens"),
@@ -54,21 +52,21 @@ def change_text(old: float, new: float) -> str:
     return f"{sign}{duration(abs(new - old))} ({duration(old)} → {duration(new)})"
 
 
-def micro_batches_text(b: StepFacts, a: StepFacts) -> str:
+def micro_batches_text(b: GroupFacts, a: GroupFacts) -> str:
     if b.micro_batches == a.micro_batches:
         return f"{a.micro_batches} micro-batch{'es' if a.micro_batches > 1 else ''} in both"
     return f"{b.micro_batches} → {a.micro_batches} micro-batches"
 
 
-def sync_text(b: StepFacts, a: StepFacts) -> str:
+def sync_text(b: GroupFacts, a: GroupFacts) -> str:
     """How often all ranks synchronise, if that changes; else the number of micro-batches."""
     if b.sync == a.sync:
         return micro_batches_text(b, a)
-    each = {"micro_batch": "in each of {} micro-batches", "step": "once a step"}
-    return f"ranks synchronise {each[b.sync].format(b.micro_batches)} → {each[a.sync].format(a.micro_batches)}"
+    often = {"micro_batch": "in each of {} micro-batches", "step": "once a step"}
+    return f"ranks synchronise {often[b.sync].format(b.micro_batches)} → {often[a.sync].format(a.micro_batches)}"
 
 
-def compute_text(b: StepFacts, a: StepFacts) -> str:
+def compute_text(b: GroupFacts, a: GroupFacts) -> str:
     """The fixed part of every micro-batch, or the part that grows with tokens: whichever differs more."""
     fixed, work = (b.fixed, a.fixed), (b.compute - b.fixed, a.compute - a.fixed)
     if abs(fixed[1] - fixed[0]) >= abs(work[1] - work[0]):
@@ -78,7 +76,7 @@ def compute_text(b: StepFacts, a: StepFacts) -> str:
     return f": the part that grows with tokens, {change}, for the same {a.tokens:,} tokens on {ranks}"
 
 
-def idle_text(b: StepFacts, a: StepFacts) -> str:
+def idle_text(b: GroupFacts, a: GroupFacts) -> str:
     """Idle time of ranks without a group, and of those that wait for a slower one."""
     shares = f"{percent(b.idle / (b.value or 1))} → {percent(a.idle / (a.value or 1))} of the time"
     waiting = {"micro_batch": "waiting for slower groups", "step": "waiting for the rank that finishes last"}

@@ -1,18 +1,23 @@
-"""Recovers a plan's own problem: the inputs of a strategy for one step, from the plan file alone."""
+"""Recovers a plan's own problem from the plan file alone: the inputs of a strategy for one step. Of one module the job
+fixes what its strategy did not decide; of several, all layouts of the plan.
+"""
+
+from collections.abc import Iterator
+from typing import Any
 
 from planner.costs import pricing_of
 from planner.errors import InputError
-from planner.plan.descriptions import layout_text
+from planner.plan.descriptions import fixable_layout, layout_text
 from planner.plan.plan_file import Layout, Plan, assignments
-from planner.specs.base import with_fields
+from planner.specs.base import FirstStage, RankChoice, Ranks, with_fields
 from planner.specs.hardware.profile import Profile, Provenance
 from planner.specs.inputs import Inputs
-from planner.specs.job import FixedItem, Job
-from planner.specs.model import Model
+from planner.specs.job import Fix, Job
+from planner.specs.model import Model, ModelEdge
 from planner.specs.parallelism import Parallelism
 from planner.specs.workload.items import part_lengths
 from planner.specs.workload.length_sources import LengthsFile, Workload
-from planner.specs.workload.samples import SampleBatch
+from planner.specs.workload.samples import ReadersByItem, SampleBatch
 from planner.strategies import strategy_deciding
 
 
@@ -32,14 +37,7 @@ def only_module(plan: Plan) -> tuple[str, Layout]:
 
 def planned_module(plan: Plan) -> tuple[str, Layout]:
     """The only module of a plan whose problem a strategy can solve again, and its layout. Raises InputError."""
-    (name, layout), *others = plan.layouts.items()
-    if others:
-        raise InputError(
-            f"items are asked about in a plan of one module, and this one has {len(plan.layouts)}",
-            where=f"layouts ({', '.join(plan.layouts)})",
-            fix="`planner why PLAN` for the step, `planner why PLAN GROUP` for a group of a module, and "
-            "`planner why-not PLAN MODULE.FIELD=VALUE` for another layout",
-        )
+    ((name, layout),) = plan.layouts.items()
     multipart = [item for item, size in plan.uses.items[name].items() if len(part_lengths(size)) > 1]
     if multipart:
         raise InputError(
@@ -82,13 +80,14 @@ def single_step(plan: Plan, number: int) -> Plan:
     for a in placed:
         items[a.module].update(a.items)
     groups = {a.group for a in placed}
-    own = {
-        name: {item: size for item, size in each.items() if item in items[name]}
-        for name, each in plan.uses.items.items()
+    sizes_of_step = {
+        name: {item: size for item, size in sizes.items() if item in items[name]}
+        for name, sizes in plan.uses.items.items()
     }
+    fixed = {item: degree for item, degree in plan.uses.fix.items.items() if any(item in of for of in items.values())}
     feeds = {
-        edge: {item: readers for item, readers in each.items() if item in items[edge.partition(">")[0]]}
-        for edge, each in plan.uses.feeds.items()
+        edge: {item: readers for item, readers in readers_of.items() if item in items[edge.partition(">")[0]]}
+        for edge, readers_of in plan.uses.feeds.items()
     }
     return with_fields(
         plan,
@@ -100,38 +99,35 @@ def single_step(plan: Plan, number: int) -> Plan:
         then=None,
         uses=with_fields(
             plan.uses,
-            items=own,
+            items=sizes_of_step,
             feeds=feeds,
             dropped=plan.uses.dropped if len(plan.steps) == 1 else (),
             left_out=plan.uses.left_out if len(plan.steps) == 1 else {},
-            fix=with_fields(plan.uses.fix, items=fixed_items(plan, {item for own in items.values() for item in own})),
+            fix=with_fields(plan.uses.fix, items=fixed),
         ),
     )
 
 
-def fixed_items(plan: Plan, items: set[int]) -> dict[int, FixedItem]:
-    return {item: fixed for item, fixed in plan.uses.fix.items.items() if item in items}
-
-
 def plan_inputs(plan: Plan) -> Inputs:
-    """The inputs with which a strategy solves a plan of one step again, all from `uses`.
+    """The inputs with which a plan of one step is solved again, all from `uses`.
 
-    Raises InputError when the plan does not price its module on every kind of its ranks.
+    Raises InputError when no job can ask for such a plan, or it does not price its modules on every kind of its ranks.
     """
-    module, layout = planned_module(plan)
+    module = sample_module(plan)
+    if len(plan.layouts) == 1:
+        planned_module(plan)
     pricing_of(plan)
-    uses = plan.uses
-    batch = SampleBatch({item: uses.tokens(module, item) for item in uses.items[module]}, uses.dropped)
-    model = Model(format=Model.FORMAT, name=plan.name, source="the plan", modules={module: uses.models[module]})
-    return inputs_from_uses(plan, plan_job(plan, layout, batch), model, module, batch)
-
-
-def inputs_from_uses(plan: Plan, job: Job, model: Model, module: str, batch: SampleBatch) -> Inputs:
-    """The inputs of a job about one step of a plan, priced as the plan is."""
     uses, cluster = plan.uses, with_fields(plan.uses.cluster, ranks=plan.ranks)
+    batch = step_batch(plan, module)
     return Inputs(
-        job=job,
-        model=model,
+        job=plan_job(plan, module, batch),
+        model=Model(
+            format=Model.FORMAT,
+            name=plan.name,
+            source="the plan",
+            modules=uses.models,
+            edges=tuple(ModelEdge(source=edge.source, target=edge.target, by=edge.by) for edge in plan.edges),
+        ),
         module=module,
         cluster=cluster,
         devices=uses.devices,
@@ -157,7 +153,43 @@ def inputs_from_uses(plan: Plan, job: Job, model: Model, module: str, batch: Sam
     )
 
 
-def plan_job(plan: Plan, layout: Layout, batch: SampleBatch) -> Job:
+def sample_module(plan: Plan) -> str:
+    """The module whose items are the samples: the one that feeds no other. Raises InputError where several do not."""
+    sources = {edge.source for edge in plan.edges}
+    ends = [name for name in plan.layouts if name not in sources]
+    if len(ends) != 1:
+        raise InputError(
+            f"samples are items of the module that feeds no other, and {' and '.join(ends)} feed none",
+            where="edges",
+            fix="ask about a plan whose encoders all feed one module",
+        )
+    return ends[0]
+
+
+def step_batch(plan: Plan, module: str) -> SampleBatch:
+    """The batch of a plan of one step: samples, and the items of each encoder behind those that read them."""
+    order = [module]
+    while len(order) < len(plan.layouts):
+        order += [name for name in plan.layouts if name not in order and {*dict(readers(plan, name))} <= {*order}]
+    uses = plan.uses
+    return SampleBatch(
+        items={item: uses.tokens(module, item) for item in uses.items[module]},
+        dropped=uses.dropped,
+        streams={name: dict(uses.items[name]) for name in order[1:]},
+        feeds={name: dict(readers(plan, name)) for name in order[1:]},
+        left_out=uses.left_out,
+    )
+
+
+def readers(plan: Plan, name: str) -> Iterator[tuple[str, ReadersByItem]]:
+    """Who reads the items of a module, by the module that reads them."""
+    sizes = plan.uses.items[name]
+    for edge in plan.edges:
+        if edge.source == name:
+            yield edge.target, {item: of_item for item, of_item in plan.feeds_of(edge).items() if item in sizes}
+
+
+def plan_job(plan: Plan, module: str, batch: SampleBatch) -> Job:
     """The job that the plan answers. Its workload is only named, as the batch is known."""
     lengths = plan.uses.sources.get("lengths")
     return Job(
@@ -169,23 +201,50 @@ def plan_job(plan: Plan, layout: Layout, batch: SampleBatch) -> Job:
             lengths=LengthsFile(path=lengths.path if lengths else plan.name),
             batch_rows=len(batch.items) + len(batch.dropped),
             max_tokens=max(batch.items.values()),
+            module=module,
+            repeated=plan.uses.repeated,
         ),
         profile=plan.uses.prices.profile,
         software=plan.uses.software.name,
-        strategy=strategy_of(plan),
-        layout=fixed_layout_fields(plan, layout),
         degrees=plan.uses.degrees,
         sync=plan.steps[0].sync,
         loss=plan.uses.loss,
         limits=plan.uses.limits,
-        fix=plan.uses.fix,
+        **(what_several_decide(plan) if len(plan.layouts) > 1 else what_one_leaves_open(plan)),
     )
+
+
+def what_several_decide(plan: Plan) -> dict[str, Any]:
+    """Strategy and layouts of the job of several modules, which fixes the plan's layouts."""
+    layouts = {name: fixed_as_decided(plan, name) for name in plan.layouts}
+    return {"strategy": plan.made.strategy, "fix": Fix(items=plan.uses.fix.items, layouts=layouts)}
+
+
+def fixed_as_decided(plan: Plan, name: str) -> Parallelism:
+    """A module's layout in the form of a job's `fix.layouts`, with its ranks as the plan's own job said them; dp is the
+    rest of them.
+    """
+    layout = plan.layouts[name]
+    given = plan.uses.fix.layouts.get(name, Parallelism()).ranks
+    ranks: RankChoice | None = None if layout.ranks == Ranks(range(plan.size)) else layout.ranks
+    ranks = given if isinstance(given, FirstStage) else ranks
+    return with_fields(fixable_layout(layout), ranks=ranks, tp=layout.tp, dp=None, rank_order=layout.rank_order)
 
 
 def strategy_of(plan: Plan) -> str:
     """The strategy that solves a plan's problem again: its own; of a static layout by hand, the search of these."""
     by_hand = has_static_layout(plan) and "layouts" not in plan.made.decided
     return strategy_deciding("layouts", 1) if by_hand else plan.made.strategy
+
+
+def what_one_leaves_open(plan: Plan) -> dict[str, Any]:
+    """Strategy and layout of the job of one module, which leaves open what its strategy decided."""
+    _, layout = planned_module(plan)
+    return {
+        "strategy": strategy_of(plan),
+        "layout": fixed_layout_fields(plan, layout),
+        "fix": plan.uses.fix,
+    }
 
 
 def fixed_layout_fields(plan: Plan, layout: Layout) -> Parallelism:

@@ -26,7 +26,7 @@ def node_of(cluster: Cluster, rank: int) -> int:
 
 
 def spans_nodes(cluster: Cluster, ranks: Ranks) -> bool:
-    """Whether these ranks are on several nodes."""
+    """Whether the first and the last of these ranks are on different nodes."""
     return node_of(cluster, ranks[0]) != node_of(cluster, ranks[-1])
 
 

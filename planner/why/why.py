@@ -1,17 +1,17 @@
 """Answers "why" of a plan, of one of its items, or of one of its groups."""
 
+from planner.errors import InputError
 from planner.plan.plan_file import Plan
-from planner.why.group_reasons import WhyGroup, why_group
-from planner.why.item_reasons import WhyItem, why_item
-from planner.why.joint_item_reasons import WhyJointItem, why_joint_item
-from planner.why.joint_problem import sample_module
-from planner.why.joint_why import JointWhyPlan, joint_why_plan
-from planner.why.plan_problem import single_step
+from planner.units import first_few
+from planner.why.group_loads import WhyGroup, why_group
+from planner.why.item_degrees import WhyItem, item_degrees
+from planner.why.item_moves import WhyPlacedItem, item_moves
+from planner.why.plan_problem import only_module, sample_module, single_step
 from planner.why.resolved import SolveAgain
 from planner.why.why_plan import WhyPlan, why_plan
 
 MAX_DIGITS = 9  # of an item's number
-WhyAnswer = WhyPlan | JointWhyPlan | WhyItem | WhyJointItem | WhyGroup
+WhyAnswer = WhyPlan | WhyItem | WhyPlacedItem | WhyGroup
 
 
 def why(plan: Plan, step: int, what: str | None, resolve: SolveAgain) -> WhyAnswer:
@@ -20,23 +20,34 @@ def why(plan: Plan, step: int, what: str | None, resolve: SolveAgain) -> WhyAnsw
 
     Raises InputError where there is no such item or group.
     """
-    if what is None and len(plan.layouts) > 1:
-        return joint_why_plan(plan, step, single_step(plan, step))
     if what is None:
         return why_plan(plan, step, resolve)
-    asked = len(plan.layouts) > 1 and joint_item(plan, what)
-    if asked:
-        return why_joint_item(plan, step, single_step(plan, step), *asked)
-    if what.isdecimal() and len(what) <= MAX_DIGITS:
-        return why_item(plan, step, int(what), resolve)
-    return why_group(plan, step, what)
+    item = asked_item(plan, what)
+    if item is None:
+        return why_group(plan, step, what)
+    return why_item(plan, step, *item, resolve)
 
 
-def joint_item(plan: Plan, what: str) -> tuple[str, int] | None:
-    """The module and the number of an item of a plan of several modules: `vision.12`, or `12` of the samples' module;
-    None where no item is asked about.
+def why_item(plan: Plan, number: int, module: str, item: int, resolve: SolveAgain) -> WhyItem | WhyPlacedItem:
+    """Why an item is where it is. Raises InputError when the step has no such item, or its plan places none."""
+    step, several = single_step(plan, number), len(plan.layouts) > 1
+    if not several:
+        only_module(step)
+    sizes = step.uses.items.get(module, {})
+    if item not in sizes:
+        of = f" of `{module}`" if several else ""
+        fix = f"one of {first_few(sorted(sizes))}"
+        raise InputError(f"step {number} of the plan has no item {item}{of}", where="ITEM", fix=fix)
+    return item_moves(step, number, module, item) if several else item_degrees(step, number, item, resolve)
+
+
+def asked_item(plan: Plan, what: str) -> tuple[str, int] | None:
+    """The module and the number of an item: `12` of the samples' module, or `vision.12` where there are several
+    modules; None where no item is asked about.
     """
-    module, _, number = what.rpartition(".")
-    if what in plan.groups or not number.isdecimal() or len(number) > MAX_DIGITS or module not in {"", *plan.layouts}:
+    several = len(plan.layouts) > 1
+    module, _, number = what.rpartition(".") if several else ("", "", what)
+    is_group = several and what in plan.groups
+    if is_group or not number.isdecimal() or len(number) > MAX_DIGITS or module not in {"", *plan.layouts}:
         return None
     return module or sample_module(plan), int(number)

@@ -1,67 +1,77 @@
-"""What a step would gain from more memory, more ranks, a faster network or other recompute: solves it with each."""
+"""What a step would gain: solved with more memory, more ranks, a faster network or other recompute; of several modules
+with a faster network or module, encoders elsewhere, and other data.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import get_args
+from typing import Any, get_args
 
 from planner.errors import InputError
 from planner.plan.plan_file import Plan
 from planner.scoring import nearest_to, score
-from planner.specs.base import Spec
+from planner.specs.base import UNSET, Spec, UnsetType
 from planner.specs.inputs import Inputs
 from planner.specs.parallelism import RecomputeName
 from planner.strategies import decides_layouts
 from planner.why.apply_changes import apply_implied
 from planner.why.change_setters import change_layout, measured_with
-from planner.why.kept_decisions import kept_gains
+from planner.why.kept_decisions import data_gains, kept_gains
+from planner.why.placements import PlacementGain, pack_gains, placement_gains, problem_placed_again
 from planner.why.plan_problem import plan_inputs, single_step
 from planner.why.resize_cluster import with_bandwidth, with_memory, with_ranks
-from planner.why.resolved import Infeasibility, SolveAgain, solve_facts
-from planner.why.sensitivity import Sensitivity, sensitivity_of
-from planner.why.step_facts import StepFacts, step_facts
+from planner.why.resolved import Infeasibility, Sensitivity, SolveAgain, Solved, gain_of, solved_again
+from planner.why.step_facts import Facts, step_facts
 
 
-class WhyPlan(Spec, omit_defaults=False):
+class WhyPlan(Spec, omit_defaults=False, kw_only=True):
+    """The answer for a step. What is unset is not asked of plans with as many modules."""
+
     plan: str
     step: int
-    facts: StepFacts
-    again: float  # the step when its unchanged problem is solved again
-    kept: str  # why the decisions stay in what follows: no strategy can make them again; empty: they do not stay
+    facts: Facts
+    again: float  # the step when its unchanged problem is solved again; of several modules, its items placed again
+    kept: str | UnsetType = UNSET  # of one module: why the decisions stay in what follows, as no strategy can make them
+    unplaced: str | UnsetType = UNSET  # of several: why placements are not priced; empty, as `kept`: that is not so
     sensitivities: tuple[Sensitivity, ...]
+    placements: tuple[PlacementGain, ...] | UnsetType = UNSET  # encoders elsewhere
+    data: tuple[Sensitivity, ...] | UnsetType = UNSET  # with other data: priced only
     nearest: str  # the published run nearest to the plan, and how far it is; empty: its work was timed itself
 
 
 def why_plan(plan: Plan, number: int, resolve: SolveAgain) -> WhyPlan:
-    """The breakdown of one step, and what would shorten it: solved again, or with its decisions kept where no strategy
-    makes them.
-    """
+    """The breakdown of one step, and what would shorten it."""
     step = single_step(plan, number)
-    own = step_facts(step, score(step))
+    facts = step_facts(step, score(step))
+    gains = modules_gains(step, facts.value) if len(step.layouts) > 1 else module_gains(step, facts.value, resolve)
+    return WhyPlan(plan=plan.name, step=number, facts=facts, nearest=nearest_to(plan), **gains)
+
+
+def modules_gains(step: Plan, value: float) -> dict[str, Any]:
+    """The fields of the answer for several modules: placements and packs are planned again, in all else the decisions
+    stay. `value`: seconds of the step.
+    """
+    problem, unplaced = problem_placed_again(step)
+    again = problem[1].seconds if problem else value
+    return {
+        "again": again,
+        "unplaced": unplaced,
+        "sensitivities": tuple(kept_gains(step, value)),
+        "placements": tuple(placement_gains(problem[0], step, again)) if problem else (),
+        "data": (*data_gains(step, value), *(pack_gains(problem[0], step, again) if problem else ())),
+    }
+
+
+def module_gains(step: Plan, value: float, resolve: SolveAgain) -> dict[str, Any]:
+    """The fields of the answer for one module: solved again, or its decisions kept where no strategy makes them."""
     problem, kept = solvable_problem(step)
     if problem is None:
-        gains = tuple(kept_gains(step, own.value))
-        return WhyPlan(
-            plan=plan.name,
-            step=number,
-            facts=own,
-            again=own.value,
-            kept=kept,
-            sensitivities=gains,
-            nearest=nearest_to(plan),
-        )
-    again = solve_facts(problem, resolve)
-    base = min(own.value, again.value) if isinstance(again, StepFacts) else own.value
-    return WhyPlan(
-        plan=plan.name,
-        step=number,
-        facts=own,
-        again=again.value if isinstance(again, StepFacts) else own.value,
-        kept="",
-        sensitivities=tuple(
-            gain_with(machine, solve_facts(machine.inputs, resolve), base) for machine in variants(problem)
-        ),
-        nearest=nearest_to(plan),
+        return {"again": value, "kept": kept, "sensitivities": tuple(kept_gains(step, value))}
+    again = solved_again(problem, resolve)
+    seconds = again.seconds if isinstance(again, Solved) else value
+    gains = (
+        gain_with(machine, solved_again(machine.inputs, resolve), min(value, seconds)) for machine in variants(problem)
     )
+    return {"again": seconds, "kept": "", "sensitivities": tuple(gains)}
 
 
 def solvable_problem(step: Plan) -> tuple[Inputs | None, str]:
@@ -98,7 +108,7 @@ def variants(inputs: Inputs) -> Iterator[Variant]:
 
 
 def recompute_variants(inputs: Inputs) -> Iterator[Variant]:
-    """The same machine with each other measured recompute; none for a search of layouts, which tries them all."""
+    """The plan's machine with each other measured recompute; none for a search of layouts, which tries them all."""
     if decides_layouts(inputs.job.strategy):
         return
     for how in get_args(RecomputeName):
@@ -106,8 +116,8 @@ def recompute_variants(inputs: Inputs) -> Iterator[Variant]:
             yield Variant(f"recompute: {how}", change_layout(inputs, recompute=how), False)
 
 
-def gain_with(machine: Variant, found: StepFacts | Infeasibility, before: float) -> Sensitivity:
+def gain_with(machine: Variant, changed: Solved | Infeasibility, before: float) -> Sensitivity:
     """Compare with the plan's seconds; where the search found a worse plan, its own decisions stay."""
-    if isinstance(found, Infeasibility):
-        return Sensitivity(what=machine.what, seconds=None, saved=None, share=None, because=found.message)
-    return sensitivity_of(machine.what, before, min(before, found.value) if machine.keeps_decisions else found.value)
+    if isinstance(changed, Solved) and machine.keeps_decisions:
+        return gain_of(machine.what, min(before, changed.seconds), before)
+    return gain_of(machine.what, changed, before)

@@ -10,8 +10,9 @@ from planner.errors import InputError
 from planner.ledger import accuracy_of_folder, drift_by_plan, measured_steps_of_plan, read_entries
 from planner.plan.plan_file import Plan
 from planner.plan.tasks.expand import expand
-from planner.report import Page, PageStep, Why, ledger_page, plan_page, recorded_step, runs_page, timeline_page
+from planner.report import Page, PageStep, ledger_page, plan_page, recorded_step, runs_page, timeline_page
 from planner.simulate import read_steps
+from planner.why import WhyPlan
 
 SNIFFED_BYTES = 1 << 10  # bytes at the start of a file that distinguish a plan from a trace
 
@@ -57,7 +58,7 @@ def page_of_plan(path: Path, extra: PageExtras) -> Page:
     plan, scores = pipeline.read_scored(path)
     measured = measured_steps(plan, extra.measured) if extra.measured else []
     found = pipeline.why(plan) if extra.why else None
-    return plan_page(plan, scores, measured, found if isinstance(found, Why) else None)
+    return plan_page(plan, scores, measured, found if isinstance(found, WhyPlan) else None)
 
 
 def measured_steps(plan: Plan, path: Path) -> list[tuple[int, PageStep]]:

@@ -7,8 +7,7 @@ import pytest
 from rich.console import Console
 
 from planner import pipeline
-from planner.cli.views.alternatives_table import alternatives_table
-from planner.cli.views.plan_headline import headline
+from planner.cli.views.plan_tables import alternatives_table, headline
 from planner.plan.plan_file import Alternative
 from planner.scoring import plan_answer
 from planner.specs.base import with_fields

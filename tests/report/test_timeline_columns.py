@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.plan.task import PHASE_STREAMS
-from planner.report.interned import differences, run_lengths
 from planner.report.page_step import PageStep, TaskFact, simulated_step
-from planner.report.timeline_columns import FINEST, TimelineColumns
+from planner.report.timeline_columns import FINEST, TimelineColumns, differences, run_lengths
 from planner.simulate import TaskEvent, Timeline, waits_for_modules
 from planner.specs.base import Ranks
 from planner.units import KIB

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from planner import files
-from planner.cli.views.plan_headline import proof_line
+from planner.cli.views.plan_tables import proof_line
 from planner.plan.plan_file import Outcome, Plan
-from planner.report.bound_text import bound_text
+from planner.report.plan_head import bound_text
 from planner.scoring.bounds import BOUNDS, bounds_same_work
 from planner.scoring.score import score
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from planner import pipeline
-from planner.cli.views.joint_tables import doubt_text
+from planner.cli.views.why_tables import doubt_text
 from planner.plan.plan_file import Plan
 from planner.scoring import nearest_run, plan_doubt, ranked_alternatives
 from planner.scoring.nearest_run import NearestRun

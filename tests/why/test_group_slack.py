@@ -15,9 +15,8 @@ from planner.specs.base import with_fields
 from planner.units import MS
 from planner.why import WhyGroup, WhyItem, WhyPlan
 from planner.why.apply_changes import apply_changes, apply_implied
-from planner.why.group_loads import group_loads
-from planner.why.group_slack import slack_over_step
-from planner.why.item_reasons import tokens_with_offload
+from planner.why.group_loads import group_loads, slack_over_step
+from planner.why.item_degrees import tokens_with_offload
 from planner.why.plan_problem import plan_inputs, single_step
 from planner.why.step_facts import step_facts
 from tests.examples import soaked

@@ -12,14 +12,14 @@ from planner.errors import InputError
 from planner.plan.plan_file import Plan, assignments
 from planner.scoring import score
 from planner.specs.workload.items import UNITS_PER_TOKEN
-from planner.why import WhyJointItem
+from planner.why import WhyPlacedItem
 from tests.examples import thorough
 from tests.placed_jobs import FEW, PLACEMENTS, SOME, placed_job
 
 
-def explained(plan: Plan, what: str) -> WhyJointItem:
+def explained(plan: Plan, what: str) -> WhyPlacedItem:
     answer = pipeline.why(plan, what)
-    assert isinstance(answer, WhyJointItem)
+    assert isinstance(answer, WhyPlacedItem)
     return answer
 
 
@@ -62,7 +62,7 @@ def test_a_move_is_what_the_edited_file_takes(placed, tmp_path, name):
         assert gain.seconds == pytest.approx(edited, rel=1e-7) if gain.seconds else gain.because
 
 
-def step_of_edited(folder, plan: Plan, answer: WhyJointItem, group: str) -> float:
+def step_of_edited(folder, plan: Plan, answer: WhyPlacedItem, group: str) -> float:
     """Seconds of the plan file with the item moved by an editor."""
     document = yaml.safe_load(files.dump(plan))
     placed = document["steps"][0]["micro_batches"][answer.micro_batch][answer.module]

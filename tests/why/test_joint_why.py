@@ -13,8 +13,8 @@ from planner.scoring import score, step_seconds
 from planner.specs.layers import Vit
 from planner.specs.layers.resize import SmartResize, TiledResize, VideoSampling
 from planner.specs.workload.items import ItemSize, item_outputs, item_tokens, part_lengths, size_faults
-from planner.why import JointWhyNot, JointWhyPlan, WhyGroup
-from planner.why.data_changes import other_data, other_size
+from planner.why import ModuleFacts, WhyGroup
+from planner.why.kept_decisions import other_data, other_size
 from planner.why.plan_problem import single_step
 from tests.examples import examples
 from tests.placed_jobs import FEW
@@ -27,12 +27,12 @@ SHAPE = {"layers": 2, "hidden": 16, "heads": 4, "ffn": 32, "out": 32}
 def test_placements_that_are_listed_go_into_why_not(placed, name):
     plan = placed(name)
     answer = pipeline.why(plan)
-    assert isinstance(answer, JointWhyPlan) and not answer.unplaced
+    assert isinstance(answer.facts, ModuleFacts) and not answer.unplaced
     assert answer.again == answer.facts.value
     assert answer.placements
     for each in answer.placements:
         other = pipeline.why_not(plan, each.changes)
-        assert isinstance(other, JointWhyNot)
+        assert isinstance(other.before, ModuleFacts)
         assert each.gain.seconds == (other.after.value if other.after else None)
         assert bool(each.gain.because) == (other.after is None)
         assert other.after is None or other.after.layouts != other.before.layouts
@@ -44,7 +44,7 @@ def test_other_data_keep_text_and_places(placed, name):
     """Tokens of samples are fewer by the outputs that they no longer read, and by nothing else; the plan is legal."""
     plan = placed(name)
     answer = pipeline.why(plan)
-    assert isinstance(answer, JointWhyPlan)
+    assert isinstance(answer.facts, ModuleFacts)
     found = dict(other_data(plan))
     assert [*found] == ["vit: images at half the pixels"] == [gain.what for gain in answer.data]
     for gain, other in zip(answer.data, found.values(), strict=True):

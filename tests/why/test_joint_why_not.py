@@ -18,10 +18,9 @@ from planner.specs.parallelism import Parallelism, decided_fields
 from planner.strategies import STRATEGIES, StrategyEntry
 from planner.strategies.static import plan_of_layouts
 from planner.units import GIB
-from planner.why import JointWhyNot, JointWhyPlan, joint_facts
-from planner.why.joint_facts import part_name
-from planner.why.joint_problem import joint_inputs
-from planner.why.plan_problem import single_step
+from planner.why import ModuleFacts, WhyNot, step_facts
+from planner.why.plan_problem import plan_inputs, single_step
+from planner.why.step_facts import part_name
 from tests.placed_jobs import EVERY, PLACEMENTS, SOME, placed_job
 
 
@@ -29,9 +28,9 @@ def solved(folder: Path, fixed, **other) -> Plan:
     return pipeline.solve(placed_job(folder, fixed, **other)).plan
 
 
-def asked(plan: Plan, *words: str) -> JointWhyNot:
+def asked(plan: Plan, *words: str) -> WhyNot:
     answer = pipeline.why_not(plan, words)
-    assert isinstance(answer, JointWhyNot)
+    assert isinstance(answer.before, ModuleFacts)
     return answer
 
 
@@ -43,7 +42,7 @@ def braces(text: str) -> str:
 @EVERY
 def test_the_problem_of_a_plan_gives_the_plan_again(placed, name):
     plan = placed(name)
-    again = plan_of_layouts(joint_inputs(plan), plan.layouts)
+    again = plan_of_layouts(plan_inputs(plan), plan.layouts)
     assert (again.layouts, again.groups, again.edges) == (plan.layouts, plan.groups, plan.edges)
     assert again.steps[0].micro_batches == plan.steps[0].micro_batches
     assert score(again).step_seconds == score(plan).step_seconds
@@ -52,7 +51,7 @@ def test_the_problem_of_a_plan_gives_the_plan_again(placed, name):
 @SOME
 def test_layouts_as_screens_show_them_change_nothing(placed, name):
     plan = placed(name)
-    shown = joint_facts(plan, score(plan)).layouts
+    shown = step_facts(plan, score(plan)).layouts
     answer = asked(plan, *(f"{module}={braces(text)}" for module, text in shown.items()))
     assert answer.seconds == 0.0 and not answer.follows and not answer.because
     assert answer.after == answer.before
@@ -79,7 +78,7 @@ def test_a_change_costs_what_the_changed_job_gives(placed, tmp_path, name, words
     wanted = solved(tmp_path, PLACEMENTS[name] | other)
     assert answer.after is not None and answer.kept
     assert answer.after.value == score(wanted).step_seconds
-    assert answer.after == joint_facts(wanted, score(wanted))
+    assert answer.after == step_facts(wanted, score(wanted))
     assert answer.seconds == answer.after.value - answer.before.value
 
 
@@ -96,7 +95,7 @@ def test_what_follows_goes_back_in_and_gives_the_same(placed):
 def test_seconds_by_module_add_up_to_the_step_and_to_its_breakdown(placed, name):
     plan = placed(name)
     found = score(plan)
-    facts, parts = joint_facts(plan, found), found.timeline.breakdown()
+    facts, parts = step_facts(plan, found), found.timeline.breakdown()
     assert sum(facts.parts.values()) == pytest.approx(facts.value, rel=1e-9)
     assert sum(facts.binds.values()) == pytest.approx(facts.value, rel=1e-9)
     by_use = mean_seconds(found.timeline, lambda part: part.use)
@@ -251,9 +250,9 @@ def test_each_step_of_several_is_asked_by_itself(tmp_path):
     for number in range(2):
         alone = pipeline.solve(str(job), JobOptions(first_row=6 * number)).plan
         answer = pipeline.why_not(plan, ("vit.zero=3",), number)
-        assert isinstance(answer, JointWhyNot) and answer.after is not None
+        assert isinstance(answer.before, ModuleFacts) and answer.after is not None
         assert answer.after.value == score(alone).step_seconds
-        assert isinstance(pipeline.why(plan, step=number), JointWhyPlan)
+        assert isinstance(pipeline.why(plan, step=number).facts, ModuleFacts)
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from planner.specs.inputs import JobOptions, inputs_at_mix, load_job
 from planner.specs.workload.mix_schedule import parse_mixes
 from planner.strategies.modality import LayoutsAtMix
 from planner.why import MixCandidate, MixChoice
-from planner.why.restart_repaid import switches
+from planner.why.restarts import switches
 from tests.mixed_jobs import DRAWN, TIGHT, mixed_job
 
 SCHEDULE = "9:1=2000,1:9=2000"

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.specs.workload.mix_schedule import MixPart
-from planner.why.best_changes import best_changes
 from planner.why.mix_regret import (
     expected_regret,
     least_seconds,
@@ -16,7 +15,7 @@ from planner.why.mix_regret import (
     regrets,
     worst_regret,
 )
-from planner.why.restart_repaid import MixPoint, from_mix, steps_to_repay, switches
+from planner.why.restarts import MixPoint, best_changes, from_mix, steps_to_repay, switches
 from tests.examples import examples
 
 SECONDS = st.one_of(st.none(), st.floats(0.5, 8.0), st.sampled_from([1.0, 2.0, 3.0]))

@@ -17,8 +17,7 @@ from planner.specs.base import with_fields
 from planner.specs.inputs import JobOptions, load_job
 from planner.specs.workload.samples import SampleBatch
 from planner.why import best_static_degree
-from planner.why.deferral import candidates, defer_items, take_while_fits
-from planner.why.static_degree import quantile
+from planner.why.static_degree import defer_items, deferrable, quantile, take_while_fits
 from tests.plans import degrees_of
 
 OPTIONS = JobOptions(batches=3, effort=1)
@@ -91,7 +90,7 @@ def test_what_may_be_put_off_is_a_batchs_own_and_not_all(plan, seed):
     chance = random.Random(seed)
     own = dict(plan.uses.items["llm"])
     rest = [{10_000 + i: chance.randint(20, 900) for i in range(chance.randint(1, 9))} for _ in range(3)]
-    puts = list(candidates(own, {}, rest, plan))
+    puts = list(deferrable(own, {}, rest, plan))
     assert puts[0] == {}
     for put in puts:
         assert put.items() <= own.items()

@@ -52,11 +52,11 @@ def documents(folder: Path, json: bool) -> None:
 def multimodal(folder: Path, json: bool) -> None:
     """The demo of a decoder that sees and hears."""
     from planner.cli import render
-    from planner.cli.views import demo_screen, json_answers, multimodal_demo_screen
+    from planner.cli.views import demo_screen, json_answers
     from planner.workflows.multimodal_demo import multimodal_demo
 
-    screen = multimodal_demo_screen
-    with demo_screen.demo_printer(json, screen.CHAPTERS, screen.stage_lines) as listener:
+    screen = demo_screen
+    with screen.demo_printer(json, screen.MULTIMODAL_CHAPTERS, screen.multimodal_stage_lines) as listener:
         result = multimodal_demo(folder, listener)
     render.emit(json, json_answers.multimodal_demo_answer(result), *screen.closing_panel(result))
 

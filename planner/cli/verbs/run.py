@@ -82,7 +82,7 @@ def run(
     """
     from planner import pipeline
     from planner.cli import render
-    from planner.cli.views import json_answers, own_run_tables, plan_tables
+    from planner.cli.views import json_answers, own_run_tables, run_tables
 
     require_torch("run")
     from planner.runtime import RunOptions, TrainingOptions
@@ -119,9 +119,9 @@ def run(
     ran = outcome.ran
     trace_error = write_trace(trace, ran)
     lines = (
-        *plan_tables.resume_line(ran),
-        *plan_tables.run_lines(ran, None if trace_error else trace),
-        *plan_tables.checkpoint_lines(ran, outcome.options, steps, outcome.job),
+        *run_tables.resume_line(ran),
+        *run_tables.run_lines(ran, None if trace_error else trace),
+        *run_tables.checkpoint_lines(ran, outcome.options, steps, outcome.job),
     )
     render.emit(json, json_answers.elastic_answer(outcome), *lines)
     if not no_ledger:

@@ -62,7 +62,7 @@ def simulate(
     """
     from planner import pipeline
     from planner.cli import render
-    from planner.cli.views import json_answers, measured_difference, plan_tables
+    from planner.cli.views import json_answers, measured_difference, plan_tables, run_tables
     from planner.workflows.tracing import overlay, write_simulated_trace
 
     if trace_ranks and not trace:
@@ -75,7 +75,7 @@ def simulate(
     drawn = write_simulated_trace(trace, loaded, scores, overlays, ranks) if trace else 0
     data = json_answers.simulation_answer(loaded, scores) | (measured_difference.summary(overlays) if measured else {})
     data |= {"overlap": {kind: getattr(overlaps, kind) for kind in overlaps.switched}} if overlaps.switched else {}
-    trace_lines = plan_tables.trace_line(trace, len(overlays or scores), (drawn, loaded.size))
+    trace_lines = run_tables.trace_line(trace, len(overlays or scores), (drawn, loaded.size))
     render.emit(
         json,
         data,

@@ -92,13 +92,13 @@ def solve_static(job: str, options: "JobOptions", output: Path | None, json: boo
     """Write the best plan with one degree for all batches, and what per-batch planning saves."""
     from planner import pipeline
     from planner.cli import progress, render
-    from planner.cli.views import why_tables
+    from planner.cli.views import static_tables, why_tables
 
     with progress.progress_bar("solving", "degrees") as on_degree:
         best = pipeline.static(job, options, on_degree)
     path = write_plan(best.plan, output, ".static.plan.yaml")
     if path:
-        lines = (*why_tables.answer_lines(best.comparison), why_tables.static_path_line(path))
+        lines = (*static_tables.static_lines(best.comparison), static_tables.static_path_line(path))
         render.emit(json, {**why_tables.why_answer(best.comparison), "plan": str(path)}, *lines)
 
 
@@ -122,7 +122,7 @@ def solve_mixes(job: str, asked: MixesAsked, options: "JobOptions", output: Path
 
     from planner import pipeline
     from planner.cli import progress, render
-    from planner.cli.views import mix_tables, why_tables
+    from planner.cli.views import static_tables, why_tables
     from planner.specs.workload.mix_schedule import parse_mixes
     from planner.why import MixChoice
 
@@ -133,7 +133,7 @@ def solve_mixes(job: str, asked: MixesAsked, options: "JobOptions", output: Path
         best = pipeline.mixes(job, choice, options, on_mix)
     path = write_plan(best.plan, output, ".static.plan.yaml")
     if path:
-        lines = (*mix_tables.mix_lines(best.comparison), why_tables.static_path_line(path))
+        lines = (*static_tables.mix_lines(best.comparison), static_tables.static_path_line(path))
         render.emit(json, {**why_tables.why_answer(best.comparison), "plan": str(path)}, *lines)
 
 

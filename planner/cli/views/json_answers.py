@@ -88,14 +88,14 @@ def elastic_answer(result: ElasticRun) -> Summary:
         return answer
     changes = [
         {
-            "because": each.change.because,
-            "lost_devices": list(each.change.lost),
-            "steps_done": each.change.steps_done,
-            "resumed_from": each.resumed_from,
-            "devices": list(each.devices),
-            "planning_seconds": each.planning_s,
+            "because": continuation.change.because,
+            "lost_devices": list(continuation.change.lost),
+            "steps_done": continuation.change.steps_done,
+            "resumed_from": continuation.resumed_from,
+            "devices": list(continuation.devices),
+            "planning_seconds": continuation.planning_s,
         }
-        for each in result.continuations
+        for continuation in result.continuations
     ]
     return {**answer, "changes": changes}
 
@@ -105,16 +105,16 @@ def parity_answer(result: ComparedRun) -> Summary | None:
     from planner.runtime import within_tolerance
     from planner.runtime.measure import finite_or_none
 
-    found = result.verified
-    if not found or not result.tolerance:
+    errors = result.verified
+    if not errors or not result.tolerance:
         return None
     return {
-        "loss_rel_err": finite_or_none(found.loss_rel_err),
-        "grad_rel_err": finite_or_none(found.grad_rel_err) if found.worst else None,
-        "worst": found.worst or None,
-        "steps": found.steps,
-        "items": found.items,
-        "within": within_tolerance(found, result.tolerance),
+        "loss_rel_err": finite_or_none(errors.loss_rel_err),
+        "grad_rel_err": finite_or_none(errors.grad_rel_err) if errors.worst else None,
+        "worst": errors.worst or None,
+        "steps": errors.steps,
+        "items": errors.items,
+        "within": within_tolerance(errors, result.tolerance),
     }
 
 
@@ -153,8 +153,8 @@ def multimodal_demo_answer(result: MultimodalDemoResult) -> Summary:
         "run": run_answer(result.ran),
         "least_loss": result.least_loss,
         "usual": [
-            {"name": each.name, "step_seconds": each.step_seconds, "layouts": each.layouts, "because": each.because}
-            for each in result.usual
+            {"name": usual.name, "step_seconds": usual.step_seconds, "layouts": usual.layouts, "because": usual.because}
+            for usual in result.usual
         ],
     }
 

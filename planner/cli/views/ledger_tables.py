@@ -10,10 +10,10 @@ from rich.text import Text
 from planner.cli.views.plain_table import table
 from planner.ledger import AccuracyFigures, AccuracyReport, PredictedRecord
 from planner.published import RecordOrigin
+from planner.report import share_text, signed_share, skip_reasons, time_errors
 from planner.units import byte_size, duration, percent, plural
 
 ALL = "all"
-SOURCES_NAMED = 3  # beside each reason
 
 
 def ledger_tables(ledger: AccuracyReport, with_rows: bool, svg: Path | None) -> Iterator[RenderableType]:
@@ -30,7 +30,7 @@ def ledger_tables(ledger: AccuracyReport, with_rows: bool, svg: Path | None) -> 
     by_source = {**ledger.sources, ALL: overall}
     yield from time_table(by_source)
     if ledger.after_one_run:
-        after = share(median(ledger.after_one_run.values()))
+        after = share_text(median(ledger.after_one_run.values()))
         sources = plural(len(ledger.after_one_run), "source")
         yield Text(f"after one run of a source, of its others, median over {sources}: {after}")
     for table_of in (ranking_table, memory_table):
@@ -52,17 +52,13 @@ def time_table(by_source: Mapping[str, AccuracyFigures]) -> Iterator[RenderableT
             name,
             str(f.rows_used),
             str(f.records_read - f.rows_used or ""),
-            share(f.left_out_median_error),
-            share(f.left_out_p90_error),
-            signed(f.left_out_bias),
-            share(f.coverage80),
-            share(f.time_median_error),
+            *time_errors(f),
             style=style(name),
         )
     yield rows
     mean = by_source[ALL].mean_over_sources
     if mean is not None:
-        yield Text(f"mean over sources of the left-out medians: {share(mean)}", style="bold")
+        yield Text(f"mean over sources of the left-out medians: {share_text(mean)}", style="bold")
 
 
 def ranking_table(by_source: Mapping[str, AccuracyFigures]) -> Iterator[RenderableType]:
@@ -80,8 +76,8 @@ def ranking_table(by_source: Mapping[str, AccuracyFigures]) -> Iterator[Renderab
             name,
             str(f.ranked_groups),
             "" if f.spearman_median is None else f"{f.spearman_median:.2f}",
-            share(f.best_pick_loss),
-            share(f.best_pick_close),
+            share_text(f.best_pick_loss),
+            share_text(f.best_pick_close),
             style=style(name),
         )
     if ranked:
@@ -97,7 +93,7 @@ def memory_table(by_source: Mapping[str, AccuracyFigures]) -> Iterator[Renderabl
         rows.add_row(
             name,
             str(f.memory_records or ""),
-            share(f.memory_median_error),
+            share_text(f.memory_median_error),
             k_of_n(f.oom_recall),
             k_of_n(f.oom_precision),
             style=style(name),
@@ -109,12 +105,8 @@ def memory_table(by_source: Mapping[str, AccuracyFigures]) -> Iterator[Renderabl
 def skipped_table(ledger: AccuracyReport) -> Iterator[RenderableType]:
     """Why records were skipped, most frequent reason first, and in which sources."""
     rows = table("reason", ">records", "in", title="\nskipped")
-    for reason, count in ledger.overall.rows_skipped.items():
-        by_source = {name: f.rows_skipped.get(reason, 0) for name, f in ledger.sources.items()}
-        by_count = sorted((name for name in by_source if by_source[name]), key=lambda name: (-by_source[name], name))
-        listed = ", ".join(f"{name} {by_source[name]}" for name in by_count[:SOURCES_NAMED])
-        further = f", {len(by_count) - SOURCES_NAMED} more" if len(by_count) > SOURCES_NAMED else ""
-        rows.add_row(reason, str(count), listed + further)
+    for reason, count, sources in skip_reasons(ledger):
+        rows.add_row(reason, str(count), sources)
     if ledger.skipped:
         yield rows
 
@@ -151,10 +143,10 @@ def record_cells(record: PredictedRecord) -> list[str]:
     return [
         duration(seconds) if seconds else "",
         duration(record.prediction.seconds) if seconds else "",
-        signed(record.time_error),
+        signed_share(record.time_error),
         byte_size(memory) if memory else "",
         byte_size(record.prediction.memory_bytes) if memory else "",
-        signed(record.memory_error),
+        signed_share(record.memory_error),
         out_of_memory_text(record),
     ]
 
@@ -170,14 +162,6 @@ def named(origin: RecordOrigin) -> str:
 
 def style(name: str) -> str:
     return "bold" if name == ALL else ""
-
-
-def share(value: float | None) -> str:
-    return "" if value is None else percent(value)
-
-
-def signed(value: float | None) -> str:
-    return "" if value is None else f"{value * 100:+.1f} %"
 
 
 def k_of_n(pair: tuple[int, int]) -> str:

@@ -22,8 +22,8 @@ METHOD = "time along the measured critical path"
 
 def difference_tables(overlays: Sequence[StepOverlay]) -> Iterator[RenderableType]:
     """Tables of each measured step."""
-    for each in overlays:
-        yield Stack(step_line(each), kind_table(each.explained), task_table(each.explained), *remarks(each))
+    for overlay in overlays:
+        yield Stack(step_line(overlay), kind_table(overlay.explained), task_table(overlay.explained), *remarks(overlay))
 
 
 def step_line(overlay: StepOverlay) -> Text:
@@ -107,7 +107,7 @@ def remarks(overlay: StepOverlay) -> Iterator[Text]:
         yield Text(f"\nby rank on the critical path: {listed}{more}", style="dim")
     slow = slow_ranks(overlay.compute_times)
     if slow:
-        slowest = ", ".join(f"rank {each.rank} {each.ratio:.2f} ×" for each in slow[:TASKS_SHOWN])
+        slowest = ", ".join(f"rank {one.rank} {one.ratio:.2f} ×" for one in slow[:TASKS_SHOWN])
         yield Text(f"\nslow: {slowest} the simulated compute time, measured; other ranks are less slow", style="yellow")
     missing = overlay.explained.unmeasured_tasks
     if missing:
@@ -126,7 +126,7 @@ def signed_percent(explained: StepDifference) -> str:
 
 def summary(overlays: Sequence[StepOverlay]) -> dict[str, Any]:
     """The JSON answer; its keys are promises to scripts."""
-    return {"measured": [step_summary(each) for each in overlays]}
+    return {"measured": [step_summary(overlay) for overlay in overlays]}
 
 
 def step_summary(overlay: StepOverlay) -> dict[str, Any]:
@@ -152,7 +152,7 @@ def step_summary(overlay: StepOverlay) -> dict[str, Any]:
             }
             for piece in explained.path
         ],
-        "slow_ranks": [{"rank": each.rank, "ratio": each.ratio} for each in slow_ranks(overlay.compute_times)],
+        "slow_ranks": [{"rank": one.rank, "ratio": one.ratio} for one in slow_ranks(overlay.compute_times)],
         "missing": [*explained.unmeasured_tasks],
     }
 

@@ -18,7 +18,7 @@ from planner.plan.join_plans import round_digits
 from planner.plan.plan_file import Assignment, Plan, assignments
 from planner.scoring import Score
 from planner.specs.base import Ranks
-from planner.units import duration
+from planner.units import duration, multiset_text
 
 MOST = 12  # bands of a step
 LINES = 16  # of the picture of a whole step, and 4 for each band where there are few
@@ -98,11 +98,7 @@ def block(ranks: Ranks, share: float, number: int, size: int, columns: int, plai
 
 def composition(plan: Plan, placed: Sequence[Assignment]) -> str:
     """Degrees, items and tokens of a micro-batch: `⟨32, 16×2⟩  117 sequences, 412,330 tokens`."""
-    degrees: dict[int, int] = {}
-    for a in placed:
-        degree = len(plan.groups[a.group].ranks)
-        degrees[degree] = degrees.get(degree, 0) + 1
-    groups = ", ".join(f"{d}×{count}" if count > 1 else str(d) for d, count in sorted(degrees.items(), reverse=True))
+    groups = multiset_text(len(plan.groups[a.group].ranks) for a in placed)
     items = [(a.module, item) for a in placed for item in a.items]
     return f"⟨{groups}⟩  {items_text(plan, items, 'sequence' if len(plan.layouts) == 1 else 'item')}"
 

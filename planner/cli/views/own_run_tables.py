@@ -12,16 +12,17 @@ from planner.cli.render import console
 from planner.cli.views.plain_table import table
 from planner.errors import InputError
 from planner.ledger import ComparedRun, RunDrift, RunEntry, UnreadLine
+from planner.report import RUN_HEADS, run_cells
 from planner.units import byte_size, duration, percent
 from planner.workflows import evidence
 
 
 def drift_tables(
-    drifted: Sequence[RunDrift], unread: Sequence[UnreadLine], path: Path, each: bool
+    drifted: Sequence[RunDrift], unread: Sequence[UnreadLine], path: Path, with_runs: bool
 ) -> Iterator[RenderableType]:
     """Tables of the last run of every plan and machine, compared with the runs before."""
     if drifted:
-        yield from (runs_table(one) for one in drifted if each)
+        yield from (runs_table(one) for one in drifted if with_runs)
         yield drift_table(drifted)
         yield Text("\nratio: measured / predicted; before: its median over the earlier runs", style="dim")
     else:
@@ -62,29 +63,22 @@ def drift_verdict(one: RunDrift) -> Text:
 
 
 def runs_table(one: RunDrift) -> RenderableType:
-    rows = table("when", "digest", ">steps", ">predicted", ">measured", ">ratio", title=f"{one.plan} on {one.machine}")
+    rows = table(*RUN_HEADS, title=f"{one.plan} on {one.machine}")
     for entry in one.runs:
-        seconds = (entry.predicted_seconds, entry.measured_seconds)
-        rows.add_row(
-            entry.when[:19].replace("T", " "),
-            entry.digest,
-            str(entry.steps),
-            *map(duration, seconds),
-            f"{entry.ratio:.2f}",
-        )
+        rows.add_row(*run_cells(entry))
     return rows
 
 
-def summary(found: Sequence[RunDrift], unread: Sequence[UnreadLine], path: Path, each: bool) -> dict[str, Any]:
-    """The JSON answer."""
+def summary(drifts: Sequence[RunDrift], unread: Sequence[UnreadLine], path: Path, with_runs: bool) -> dict[str, Any]:
+    """The JSON answer of `planner ledger` about the user's own runs."""
     return {
         "ledger": str(path),
-        "drift": [drift_answer(one, each) for one in found],
+        "drift": [drift_answer(one, with_runs) for one in drifts],
         "unread": [{"line": line.line, "why": line.why} for line in unread],
     }
 
 
-def drift_answer(one: RunDrift, each: bool) -> dict[str, Any]:
+def drift_answer(one: RunDrift, with_runs: bool) -> dict[str, Any]:
     answer: dict[str, Any] = {
         "plan": one.plan,
         "machine": one.machine,
@@ -94,7 +88,7 @@ def drift_answer(one: RunDrift, each: bool) -> dict[str, Any]:
         "drifted": one.drifted,
         "missed": one.missed,
     }
-    return {**answer, "entries": [entry_answer(entry) for entry in one.runs]} if each else answer
+    return {**answer, "entries": [entry_answer(entry) for entry in one.runs]} if with_runs else answer
 
 
 def entry_answer(entry: RunEntry) -> dict[str, Any]:

@@ -8,8 +8,7 @@ from rich.text import Text
 from planner.cli.canvas import Canvas
 from planner.cli.views.memory_bars import memory_bars
 from planner.cli.views.micro_batch_bands import micro_batch_bands
-from planner.cli.views.plan_headline import headline
-from planner.cli.views.plan_tables import plan_table_lines
+from planner.cli.views.plan_tables import headline, plan_table_lines
 from planner.cli.views.rank_lanes import rank_lanes
 from planner.plan.plan_file import Plan
 from planner.scoring import Score

@@ -1,32 +1,49 @@
-"""Tables and lines that verbs print. Every number says whether it is measured, simulated or published."""
+"""What verbs print of a plan: a headline, tables and lines, and alternatives. Every number says whether it is measured,
+simulated or published.
+"""
 
+import re
 from collections.abc import Iterator, Sequence
-from math import prod
+from math import exp, prod
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rich.console import Group as Stack
 from rich.console import RenderableType
 from rich.text import Text
 
 from planner.check import Finding, verdict
-from planner.cli.views.alternatives_table import alternatives_table
 from planner.cli.views.expert_texts import expert_texts
 from planner.cli.views.plain_table import table
-from planner.cli.views.plan_headline import headline
-from planner.ledger import ComparedRun, PeakMemoryUse, fullest_rank, memory_uses
-from planner.plan.descriptions import all_items_text, module_layout_text, unused_ranks_text
+from planner.costs import find_objective
+from planner.errors import InputError
+from planner.plan.descriptions import all_items_text, alternative_text, module_layout_text, unused_ranks_text
 from planner.plan.pack_fill import pack_fill, pack_text
-from planner.plan.plan_file import Plan
-from planner.scoring import Score, allowed_bytes_on, expert_answers, nearest_run, nearest_text
+from planner.plan.plan_file import Outcome, Plan
+from planner.scoring import (
+    Score,
+    UndecidedOrder,
+    allowed_bytes_on,
+    bounds_same_work,
+    exceeds_memory,
+    expert_answers,
+    interval_spread,
+    nearest_run,
+    nearest_text,
+    objective_of,
+    objective_value,
+    ranked_alternatives,
+    throughput,
+    tie_spread,
+    undecided_order,
+    unranked_alternatives,
+)
 from planner.specs.hardware.cluster import device_of_rank, rank_kinds
 from planner.strategies import SolvedJob
-from planner.units import GIB, MIB, byte_size, duration, percent, plural
-from planner.workflows.tracing import TRACED_STEPS
+from planner.units import GIB, MIB, duration, percent, plural
 
-if TYPE_CHECKING:
-    from planner.runtime import ParityErrors, ParityTolerance, RunOptions
-
+MILLION = 1e6  # tokens
+MOST = 6  # alternatives in the table, so that an answer is one screen: the plan file has all
+SLOWER = r"^[\d.]+ % (slower: |quicker by prediction, )"
 STYLES = {
     "regression": "bold red",
     "illegal": "bold red",
@@ -36,12 +53,77 @@ STYLES = {
     "added": "cyan",
     "removed": "cyan",
 }
-STOP_REASONS = {
-    "time": "the time limit was reached",
-    "interrupt": "interrupted",
-    "terminate": "SIGTERM asked for it",
-    "hangup": "its terminal was closed (SIGHUP)",
-}
+
+
+def solve_lines(result: SolvedJob, path: Path, further: str = "") -> RenderableType:
+    """The answer about a plan that was written to a path; `further`: what else to do than to show it."""
+    plan = result.plan
+    micro_batches = sum(len(step.micro_batches) for step in plan.steps)
+    steps = f"{plural(len(plan.steps), 'step')}, " if len(plan.steps) > 1 else ""
+    return Stack(
+        Text.assemble(
+            (plan.name, "bold"), f"  {steps}{plural(micro_batches, 'micro-batch')} on {plural(plan.size, 'rank')}"
+        ),
+        *headline(plan),
+        *plan_table_lines(plan),
+        Text(f"\nsolved in {duration(result.seconds)} ({plan.outcome.effort}); written to {path}", style="dim"),
+        Text(f"next: planner show {path}{further}", style="dim"),
+    )
+
+
+def headline(plan: Plan) -> Iterator[Text]:
+    """Lines that lead a screen about a plan: the step with its interval, what it gives, and the proof."""
+    steps, predicted = len(plan.steps), plan.prediction
+    seconds = predicted.step_seconds / steps
+    spread = interval_spread(plan, predicted.spread)
+    low, high = (duration(seconds * exp(side * spread)) for side in (-1, 1))
+    if not fits_devices(plan):
+        yield Text("DOES NOT FIT in the memory of its devices", style="bold red")
+    every = f" each, {plural(steps, 'step')} in {duration(predicted.step_seconds)}," if steps > 1 else ""
+    yield Text.assemble("step ", (duration(seconds), "bold"), f"{every} simulated, {low} to {high} (80 % interval)")
+    yield Text(", ".join(gains(plan, seconds)))
+    yield proof_line(plan.outcome)
+
+
+def gains(plan: Plan, seconds: float) -> Iterator[str]:
+    """Tokens, MFU and dollars of a mean step of so many seconds, and the chance of running out of memory."""
+    given = throughput(plan, seconds)
+    if given.tokens_per_second:
+        yield f"{given.tokens_per_second:,.0f} tokens/s"
+        yield f"MFU {percent(given.mfu)}"
+        try:
+            per_dollar = objective_value(
+                plan, plan.prediction.step_seconds, range(len(plan.steps)), "tokens_per_dollar"
+            )
+            yield f"${MILLION / per_dollar:.3g} per million tokens at usd_per_hour"
+        except InputError:
+            pass  # nobody said what an hour of these ranks costs
+    if plan.uses.limits.tokens_per_rank is None:
+        yield f"{percent(plan.prediction.oom_chance)} chance of running out of memory"
+
+
+def fits_devices(plan: Plan) -> bool:
+    """Whether the fullest rank stays within what its device allows; a job's own limit in tokens replaces that."""
+    kind = device_of_rank(plan.uses.cluster, plan.prediction.fullest_rank)
+    over = exceeds_memory(plan.prediction.peak_memory_gib * GIB, allowed_bytes_on(plan, kind))
+    return plan.uses.limits.tokens_per_rank is not None or not over
+
+
+def proof_line(outcome: Outcome) -> Text:
+    """How far a plan is from its bound: `at most 0.2 % above the best possible (bound 5.20 s, by coupled)`."""
+    of_order, goal = bounds_same_work(outcome.bound_by), find_objective(outcome.objective)
+    optimal = "no other order of the same work is shorter" if of_order else "proven optimal"
+    status = {"optimal": optimal, "by_hand": "written by hand"}.get(outcome.status, "")
+    best = "the best order of the same work" if of_order else "the best possible"
+    distance = (
+        f"{best} gives at most {percent(outcome.gap)} more"
+        if goal.larger_is_better
+        else f"at most {percent(outcome.gap)} above {best}"
+    )
+    stated = "" if goal.unit == "s" else f"{goal.formatted(outcome.value)}, "
+    return Text.assemble(
+        f"{stated}{status or distance} ", (f"(bound {goal.formatted(outcome.bound)}, by {outcome.bound_by})", "dim")
+    )
 
 
 def plan_table_lines(plan: Plan) -> Iterator[RenderableType]:
@@ -125,14 +207,14 @@ def price_sources(plan: Plan) -> str:
     sources = sorted({costs.source for costs in prices.modules.values()} | {r.source for r in prices.rates.values()})
     share = plan.prediction.measured_share
     text = f"{percent(share)} measured; prices of modules: {', '.join(sources)} (profile {plan.uses.prices.profile})"
-    loads = sorted({found.load.source for found in expert_answers(plan) if found.ep > 1})
+    loads = sorted({experts.load.source for experts in expert_answers(plan) if experts.ep > 1})
     return f"{text}; load of experts: {', '.join(loads)}" if loads else text
 
 
 def extrapolation_notes(plan: Plan) -> Iterator[str]:
     """Notes on collectives that are wider than any measured one."""
     prices, widest = plan.uses.prices, widest_collective(plan)
-    most = max((point.ranks for each in prices.collectives.values() for point in each.points), default=widest)
+    most = max((point.ranks for costs in prices.collectives.values() for point in costs.points), default=widest)
     if widest > most:
         yield f"collectives were measured over {most} ranks, the plan has groups of {widest}: extrapolated"
 
@@ -143,24 +225,44 @@ def widest_collective(plan: Plan) -> int:
     return max([*dims, *(prod(group.split.values()) for group in plan.groups.values())])
 
 
-def solve_lines(result: SolvedJob, path: Path, further: str = "") -> RenderableType:
-    """The answer about a plan that was written to a path; `further`: what else to do than to show it."""
-    plan = result.plan
-    micro_batches = sum(len(step.micro_batches) for step in plan.steps)
-    steps = f"{plural(len(plan.steps), 'step')}, " if len(plan.steps) > 1 else ""
-    return Stack(
-        Text.assemble(
-            (plan.name, "bold"), f"  {steps}{plural(micro_batches, 'micro-batch')} on {plural(plan.size, 'rank')}"
-        ),
-        *headline(plan),
-        *plan_table_lines(plan),
-        Text(f"\nsolved in {duration(result.seconds)} ({plan.outcome.effort}); written to {path}", style="dim"),
-        Text(f"next: planner show {path}{further}", style="dim"),
-    )
+def alternatives_table(plan: Plan) -> Iterator[RenderableType]:
+    """The ranked alternatives of a plan; nothing where there are none."""
+    goal, ranked, failed = objective_of(plan), ranked_alternatives(plan), unranked_alternatives(plan)
+    shown = ranked[: max(1, MOST - len(failed))]
+    if not shown and not failed:
+        return
+    order = undecided_order(plan)
+    note = tie_note(plan, order) if any(one.tie for one in shown) else ""
+    yield Text.assemble("\nalternatives", (note, "dim"))
+    rows = table(">", ">", "", "")
+    rows.show_header = False
+    for number, ranked_one in enumerate(shown, 1):
+        tried = ranked_one.tried
+        what = Text(alternative_text(tried, plan.made.strategy))
+        if tried.because:  # the column before says by how much
+            what.append(f"; {re.sub(SLOWER, '', tried.because)}", style="dim")
+        against = f"{'+' if ranked_one.change >= 0 else '−'}{percent(abs(ranked_one.change))}"
+        tie = " tie" if ranked_one.tie else ""
+        rows.add_row(str(number), goal.formatted(tried.value or 0.0), f"{against}{tie}", what)
+    for text, why, because in failed[: MOST - 1]:
+        rows.add_row("", "", why, Text(text).append(f"; {because}", style="dim"))
+    yield rows
+    left = len(ranked) + len(failed) - len(shown) - len(failed[: MOST - 1])
+    if left:
+        yield Text(f"… and {left} more in the plan file (alternatives)", style="dim")
+
+
+def tie_note(plan: Plan, order: UndecidedOrder) -> str:
+    """What a tie is, and what it is worth to measure which of them is the best."""
+    within = percent(exp(tie_spread(plan)) - 1.0)
+    if not order.ties:
+        return f"  (tie: within {within}, too close for predictions to tell)"
+    cost = f"{order.seconds:.0f} s of steps" if order.seconds >= 1 else f"{duration(order.seconds)} of steps"
+    return f"  (ties within {within}: planner profile --settle PLAN, {cost}, worth {percent(order.gain)})"
 
 
 def simulation_table(plan: Plan, scores: Sequence[Score]) -> RenderableType:
-    """A table with a row for each step."""
+    """Seconds, shares of the time, memory and tasks of each simulated step, as a table."""
     rows = table("step", ">seconds", ">compute", ">exposed comm", ">idle", ">peak", ">tasks", title="simulated")
     for number, score in enumerate(scores):
         parts = score.timeline.breakdown()
@@ -173,21 +275,6 @@ def simulation_table(plan: Plan, scores: Sequence[Score]) -> RenderableType:
             str(sum(score.timeline.event_counts)),
         )
     return rows
-
-
-def trace_line(trace: Path | None, steps: int, ranks: tuple[int, int] | None = None) -> Iterator[RenderableType]:
-    """Where the trace was written, and which part; `ranks`: how many are in it, and of how many."""
-    if trace is None:
-        return
-    parts_written = []
-    if steps > 1:
-        parts_written.append(
-            f"{min(steps, TRACED_STEPS)} of {steps} steps" if steps > TRACED_STEPS else f"{steps} steps"
-        )
-    if ranks and ranks[0] < ranks[1]:
-        parts_written.append(f"{ranks[0]} of {ranks[1]} ranks: those of --trace-ranks, else one of each kind")
-    of = f" ({'; '.join(parts_written)})" if parts_written else ""
-    yield Text(f"\ntrace written to {trace}{of}: open it at ui.perfetto.dev", style="dim")
 
 
 def finding_lines(listed: Sequence[Finding]) -> RenderableType:
@@ -203,121 +290,3 @@ def finding_lines(listed: Sequence[Finding]) -> RenderableType:
 
 def finding_value(value: float | str | None) -> str:
     return "" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-def run_lines(result: ComparedRun, trace: Path | None) -> Iterator[RenderableType]:
-    """Predicted and measured times by kind of task, the loss, and the comparison with one process."""
-    yield Text(f"a step, predicted and measured ({result.machine})")
-    rows = table("task", ">predicted", ">measured", ">ratio")
-    known = result.predicted_step_seconds
-    for kind in result.kinds:
-        ratio = f"{kind.measured / kind.predicted:.2f}" if kind.predicted else ""
-        if kind.predicted or kind.measured:
-            rows.add_row(kind.name, "" if known is None else duration(kind.predicted), duration(kind.measured), ratio)
-    yield rows
-    if result.memory:
-        yield run_memory_table(result.memory)
-    yield Text.assemble(
-        "\nstep ",
-        (duration(result.step_seconds), "bold"),
-        f" measured (median of {len(result.losses)}), {'nothing' if known is None else duration(known)} predicted; ",
-        f"loss {result.losses[0]:.4f} → {result.losses[-1]:.4f}",
-    )
-    yield from price_source_note(result)
-    if result.stop_reason != "steps":
-        why = STOP_REASONS[result.stop_reason]
-        yield Text(f"ended after {plural(len(result.losses), 'step')}: {why}", style="yellow")
-    if result.features:
-        yield features_line(result)
-    if result.plannings:
-        yield planning_line(result)
-    yield from parity_line(result)
-    yield from trace_line(trace, len(result.timelines))
-
-
-def resume_line(result: ComparedRun) -> Iterator[RenderableType]:
-    """The step from which the run resumed, if it did."""
-    if result.steps_before:
-        yield Text(f"resumed from step {result.steps_before:,}")
-
-
-def checkpoint_lines(
-    result: ComparedRun, options: "RunOptions", steps: int | None, job: str | None
-) -> Iterator[RenderableType]:
-    """Where the checkpoint is, and the command that resumes it; `steps` and `job`: as the options gave them."""
-    from planner.runtime import resume_command
-
-    if options.save is None:
-        return
-    done, count = result.steps_before + len(result.losses), steps or len(result.plan.steps)
-    left = [] if steps is None or done >= count else ["--steps", str(steps)]
-    command = " ".join((resume_command(options, job), *left))
-    more = "" if done < count or result.stop_reason != "steps" else " --steps MORE"
-    if more and options.training.schedule != "constant":  # which a longer run would not have had
-        end = f"the last of its {options.training.schedule} schedule"
-        yield Text(f"saved to {options.save} after {plural(done, 'step')}, {end}")
-        return
-    yield Text(f"saved to {options.save} after {plural(done, 'step')}; to resume:")
-    yield Text(f"  {command}{more}", no_wrap=True, overflow="ignore")
-
-
-def run_memory_table(ranks: Sequence[PeakMemoryUse]) -> RenderableType:
-    """Memory of the fullest rank in its fullest step, predicted and measured, and the range over all ranks."""
-    fullest = fullest_rank(ranks)
-    which = f"rank {fullest.rank}, the fullest of {len(ranks)}" if len(ranks) > 1 else f"rank {fullest.rank}"
-    rows = table("memory", ">predicted", ">measured", ">ratio", title=f"\n{which}, in its fullest step")
-    if len(ranks) > 1:
-        rows.add_column("all ranks", justify="right")
-    each = [[*memory_uses(rank)] for rank in ranks]
-    for part, *of_all in zip(memory_uses(fullest), *each, strict=True):
-        ratio = f"{part.measured / part.predicted:.2f}" if part.predicted else ""
-        expected = "" if part.predicted is None else byte_size(part.predicted)
-        measured = [other.measured for other in of_all]
-        range_text = [f"{byte_size(min(measured))} – {byte_size(max(measured))}"] if len(ranks) > 1 else []
-        rows.add_row(part.name, expected, byte_size(part.measured), ratio, *range_text)
-    return rows
-
-
-def price_source_note(result: ComparedRun) -> Iterator[RenderableType]:
-    """A note on the source of predictions where nothing was measured on this machine."""
-    prices = result.plan.uses.prices
-    if result.predicted_step_seconds is None:
-        yield Text("the plan has no prices (uses.prices): nothing is predicted", style="dim")
-    elif not result.plan.prediction.measured_share and "measured" not in {c.source for c in prices.modules.values()}:
-        note = f"predicted from shipped rates of `{prices.profile}`; planner profile MODEL measures this machine"
-        if "layouts" in result.plan.made.decided:
-            note = f"predicted from rates of `{prices.profile}`, as every static layout: nothing was measured here"
-        yield Text(note, style="dim")
-
-
-def parity_line(result: ComparedRun) -> Iterator[RenderableType]:
-    """Whether losses and gradients are those of one process."""
-    if result.verified and result.tolerance:
-        line, same = parity_text(result.verified, result.tolerance)
-        yield Text(line, style="green" if same else "bold red")
-
-
-def parity_text(found: "ParityErrors", bound: "ParityTolerance") -> tuple[str, bool]:
-    """A line on the comparison with one process, and whether they agree."""
-    from planner.runtime import parity_errors_text, within_tolerance
-
-    same = within_tolerance(found, bound)
-    return f"{'same as' if same else 'differs from'} one process: {parity_errors_text(found)}", same
-
-
-def features_line(result: ComparedRun) -> Text:
-    """How many outputs of frozen encoders were read in place of computed, and how many files were damaged."""
-    read, computed, damaged = (sum(each) for each in zip(*result.features, strict=True))
-    broken = f"; {plural(damaged, 'damaged file')} noticed" if damaged else ""
-    return Text(f"features of frozen encoders: {read} items read, {computed} computed{broken}")
-
-
-def planning_line(result: ComparedRun) -> Text:
-    """Planning time hidden behind training, and the exposed rest that training waited for."""
-    steps = result.plannings
-    hidden, exposed = sum(step.hidden_s for step in steps), sum(step.exposed_s for step in steps)
-    waited = sum(step.exposed_s > 0 for step in steps)
-    return Text(
-        f"planning: hidden {duration(hidden)}, exposed {duration(exposed) if exposed else '0'} measured; "
-        f"training waited for {waited or 'none'} of {len(steps)} steps planned meanwhile"
-    )

@@ -29,9 +29,10 @@ COLUMNS = 4  # stages in a table: the JSON answer has all
 
 def prediction_lines(prediction: StepTimePrediction) -> Iterator[RenderableType]:
     """Step time with its parts, memory, and the sources of the numbers."""
-    facts, ranks = plan_answer(prediction.plan, prediction.scores), prediction.plan.size
+    plan, several = prediction.plan, len(prediction.plan.layouts) > 1
+    facts, ranks = plan_answer(plan, prediction.scores), plan.size
     seconds, memory = facts["step_seconds"], facts["memory"]
-    low, high = (duration(each) for each in facts["interval_seconds"])
+    low, high = (duration(end) for end in facts["interval_seconds"])
     used, allowed = gib_text(memory["peak_gib"] * GIB), gib_text(memory["allowed_gib"] * GIB)
     if not prediction.fits:
         yield Text.assemble(
@@ -39,24 +40,20 @@ def prediction_lines(prediction: StepTimePrediction) -> Iterator[RenderableType]
             f": the fullest rank would hold {used} of {allowed} allowed; times are what it would take "
             "(planner fits says which change would fit)",
         )
-    for name, layout in prediction.plan.layouts.items():
-        of_module = f"  of {name}" if len(prediction.plan.layouts) > 1 else ""
-        yield Text.assemble(
-            (module_layout_text(prediction.plan, name, ""), "bold"),
-            f"{of_module}  on {plural(len(layout.ranks), 'rank')}",
-        )
-    if len(prediction.plan.layouts) > 1:
-        yield Text("; ".join([all_items_text(prediction.plan), *left_out_texts(prediction.plan)]))
-    elif prediction.plan.uses.dropped:
-        yield Text("; ".join(left_out_texts(prediction.plan)))
-    packed = pack_fill(prediction.plan)
+    for name, layout in plan.layouts.items():
+        of_module = f"  of {name}" if several else ""
+        on = f"{of_module}  on {plural(len(layout.ranks), 'rank')}"
+        yield Text.assemble((module_layout_text(plan, name, ""), "bold"), on)
+    if several or plan.uses.dropped:
+        yield Text("; ".join([*([all_items_text(plan)] if several else []), *left_out_texts(plan)]))
+    packed = pack_fill(plan)
     if packed:
         yield Text(f"packed in {pack_text(packed)}")
     closed = f"; closed form {duration(prediction.closed_seconds)}" if prediction.closed_seconds else ""
     yield Text.assemble("step ", (duration(seconds), "bold"), f" simulated, {low} to {high} (80 % interval){closed}")
-    rate, goal = facts["tokens_per_second"], objective_of(prediction.plan)
+    rate, goal = facts["tokens_per_second"], objective_of(plan)
     objective_text = "" if facts["objective"] == STEP_SECONDS else f"{goal.formatted(facts['value'])}, "
-    of = f" of {' and '.join(sample_modules(prediction.plan))}" if len(prediction.plan.layouts) > 1 else ""
+    of = f" of {' and '.join(sample_modules(plan))}" if several else ""
     yield Text(f"{objective_text}{rate:,.0f} tokens/s{of}, {rate / ranks:,.0f} per rank, MFU {percent(facts['mfu'])}\n")
     yield parts_table(prediction, seconds)
     if prediction.closed_seconds and abs(seconds - prediction.closed_seconds) >= EXPLAINED * seconds:
@@ -66,64 +63,62 @@ def prediction_lines(prediction: StepTimePrediction) -> Iterator[RenderableType]
     sources = table("", "rests on", "")
     for what, source in prediction.sources.items():
         sources.add_row("", what, source)
-    for text in expert_texts(prediction.plan):
+    for text in expert_texts(plan):
         sources.add_row("", "experts", text)
     yield sources
 
 
-def parts_table(found: StepTimePrediction, seconds: float) -> RenderableType:
+def parts_table(prediction: StepTimePrediction, seconds: float) -> RenderableType:
     """Seconds by part, and what simulation adds to the closed form; parts near zero are left out."""
     rows = table("part", ">seconds", ">share")
-    rest = {"simulation adds": seconds - found.closed_seconds} if found.closed_seconds else {}
-    for name, each in {**found.parts, **rest}.items():
-        if abs(each) >= LEAST * seconds:
-            rows.add_row(name, duration(each), percent(each / seconds))
+    closed = prediction.closed_seconds
+    rest = {"simulation adds": seconds - closed} if closed else {}
+    for name, spent in {**prediction.parts, **rest}.items():
+        if abs(spent) >= LEAST * seconds:
+            rows.add_row(name, duration(spent), percent(spent / seconds))
     return rows
 
 
-def prediction_summary(found: StepTimePrediction) -> PlanAnswer:
+def prediction_summary(prediction: StepTimePrediction) -> PlanAnswer:
+    """The JSON answer of `planner predict`."""
     return {
-        **plan_answer(found.plan, found.scores),
-        "fits": found.fits,
-        "ranks": found.plan.size,
-        "closed_form_seconds": found.closed_seconds,
-        "parts": found.parts,
-        "sources": found.sources,
+        **plan_answer(prediction.plan, prediction.scores),
+        "fits": prediction.fits,
+        "ranks": prediction.plan.size,
+        "closed_form_seconds": prediction.closed_seconds,
+        "parts": prediction.parts,
+        "sources": prediction.sources,
     }
 
 
 # ------------------------------------------------------------------------------------------------------------- fits
 
 
-def fits_lines(answered: MemoryFit) -> Iterator[RenderableType]:
+def fits_lines(fit: MemoryFit) -> Iterator[RenderableType]:
     """Whether it fits, what uses the memory, and the smallest change that would fit."""
-    verdict, style = ("fits", "bold green") if answered.fits else ("does not fit", "bold red")
-    fullest = answered.fullest
-    layouts = " and ".join(
-        f"{name}: {module_layout_text(answered.plan, name, '')}"
-        if len(answered.plan.layouts) > 1
-        else module_layout_text(answered.plan, name, "")
-        for name in answered.plan.layouts
-    )
-    chance = f"{percent(fullest.chance)} chance of running out of memory, on {stage_text(answered, fullest)}"
-    yield Text.assemble((layouts, "bold"), " ", (verdict, style), f" in {answered.device}: {chance}\n")
-    yield memory_use_table(answered)
-    if not answered.fits:
-        yield Text(f"\n{change_text(answered)}")
+    verdict, style = ("fits", "bold green") if fit.fits else ("does not fit", "bold red")
+    fullest = fit.fullest
+    several = len(fit.plan.layouts) > 1
+    layouts = " and ".join(f"{name}: " * several + module_layout_text(fit.plan, name, "") for name in fit.plan.layouts)
+    chance = f"{percent(fullest.chance)} chance of running out of memory, on {stage_text(fit, fullest)}"
+    yield Text.assemble((layouts, "bold"), " ", (verdict, style), f" in {fit.device}: {chance}\n")
+    yield memory_use_table(fit)
+    if not fit.fits:
+        yield Text(f"\n{change_text(fit)}")
 
 
-def memory_use_table(found: MemoryFit) -> RenderableType:
+def memory_use_table(fit: MemoryFit) -> RenderableType:
     """Bytes of each kind on the first two stages, the fullest and the last."""
-    stages = shown_stages(found)
-    heading = "on one rank of" if len(found.plan.layouts) == 1 else "on one rank of stages"
-    rows = table(heading, *(f">{stage_text(found, use)}" for use in stages))
+    stages = shown_stages(fit)
+    heading = "on one rank of" if len(fit.plan.layouts) == 1 else "on one rank of stages"
+    rows = table(heading, *(f">{stage_text(fit, use)}" for use in stages))
     for field in fields(Footprint):
         sizes = [float(getattr(use.taken, field.name)) for use in stages]
         if any(sizes):
             rows.add_row(field.name, *map(gib_text, sizes))
     rows.add_row("peak", *(gib_text(float(use.taken.total)) for use in stages), style="bold")
     rows.add_row("allowed", *(gib_text(use.allowed) for use in stages))
-    rows.add_row("device", *(gib_text(found.device_bytes) for _ in stages))
+    rows.add_row("device", *(gib_text(fit.device_bytes) for _ in stages))
     rows.add_row("chance of running out", *(percent(use.chance) for use in stages))
     fragmented = [use.fragmented_chance for use in stages]
     if any(each is not None and each > 2 * use.chance for each, use in zip(fragmented, stages, strict=True)):
@@ -131,25 +126,23 @@ def memory_use_table(found: MemoryFit) -> RenderableType:
     return rows
 
 
-def stage_text(found: MemoryFit, use: StageMemory) -> str:
+def stage_text(fit: MemoryFit, use: StageMemory) -> str:
     """`stage 1`; with several modules `llm 1, vit 0`: the stage of each that a rank holds."""
-    if len(found.plan.layouts) == 1:
+    if len(fit.plan.layouts) == 1:
         return f"stage {use.stage}"
-    return ", ".join(
-        f"{name} {stage}" if found.plan.layouts[name].pp > 1 else name for name, stage in use.holds.items()
-    )
+    return ", ".join(f"{name} {stage}" if fit.plan.layouts[name].pp > 1 else name for name, stage in use.holds.items())
 
 
-def shown_stages(found: MemoryFit) -> list[StageMemory]:
-    last = len(found.stages) - 1
-    return [found.stages[stage] for stage in sorted({0, min(1, last), found.fullest.stage, last})][:COLUMNS]
+def shown_stages(fit: MemoryFit) -> list[StageMemory]:
+    last = len(fit.stages) - 1
+    return [fit.stages[stage] for stage in sorted({0, min(1, last), fit.fullest.stage, last})][:COLUMNS]
 
 
-def change_text(found: MemoryFit) -> str:
+def change_text(fit: MemoryFit) -> str:
     """The smallest change that would fit, with its memory and step time."""
-    change = found.change
-    if change is None and len(found.plan.layouts) > 1:
-        name = found.largest_module
+    change = fit.change
+    if change is None and len(fit.plan.layouts) > 1:
+        name = fit.largest_module
         return (
             f"`{name}` holds most there, and no change that was tried fits: give it ranks of its own "
             f"(fix.layouts.{name}.ranks), or more ranks"
@@ -166,15 +159,15 @@ def gib(taken: Footprint) -> dict[str, float]:
     return {**parts, "total": float(taken.total) / GIB}
 
 
-def fits_summary(found: MemoryFit) -> dict[str, Any]:
+def fits_summary(fit: MemoryFit) -> dict[str, Any]:
     """The JSON answer of `planner fits`; sizes in GiB."""
-    change = found.change
+    change = fit.change
     return {
-        **plan_answer(found.plan, found.scores),
-        "fits": found.fits,
-        "device": found.device,
-        "device_gib": found.device_bytes / GIB,
-        "fullest": found.fullest.stage,
+        **plan_answer(fit.plan, fit.scores),
+        "fits": fit.fits,
+        "device": fit.device,
+        "device_gib": fit.device_bytes / GIB,
+        "fullest": fit.fullest.stage,
         "stages": [
             {
                 "stage": use.stage,
@@ -184,7 +177,7 @@ def fits_summary(found: MemoryFit) -> dict[str, Any]:
                 "allowed_gib": use.allowed / GIB,
                 **gib(use.taken),
             }
-            for use in found.stages
+            for use in fit.stages
         ],
         "change": change
         and {"what": [*change.differences], "step_seconds": change.seconds, "total": change.bytes_needed / GIB},

@@ -131,13 +131,13 @@ def lane_spans(timeline: Timeline, places: Sequence[int]) -> LaneSpans:
         ],
         dtype=np.float64,
     ).reshape(-1, 4)
-    found = timeline.repetition
-    if found:
-        later = np.array([found.seconds, found.seconds, 0, found.micro_batches])
-        rounds = np.array([found.numbers[place] for place in places])
+    repeated = timeline.repetition
+    if repeated:
+        later = np.array([repeated.seconds, repeated.seconds, 0, repeated.micro_batches])
+        rounds = np.array([repeated.numbers[place] for place in places])
         again = spans[rounds == WATCHED - 1]
-        copies = [again + later * times for times in range(1, found.rounds + 1)]
-        spans = np.concatenate([spans[rounds < BEHIND], *copies, spans[rounds == BEHIND] + later * found.rounds])
+        copies = [again + later * times for times in range(1, repeated.rounds + 1)]
+        spans = np.concatenate([spans[rounds < BEHIND], *copies, spans[rounds == BEHIND] + later * repeated.rounds])
     whole = spans[:, 2:].astype(np.int64)
     return LaneSpans(spans[:, 0], spans[:, 1], whole[:, 0], whole[:, 1], owners)
 
@@ -197,9 +197,9 @@ class ColumnTurns:
         shares: dict[object, float] = {}
         for owner, part in parts.items():
             shares[owner_kind(owner)] = shares.get(owner_kind(owner), 0.0) + part
-        for each, part in shares.items():
-            self.due[each] = self.due.get(each, 0.0) + part
-        taken = max((each for each, part in shares.items() if part > 0), key=lambda each: self.due[each])
+        for kind, part in shares.items():
+            self.due[kind] = self.due.get(kind, 0.0) + part
+        taken = max((kind for kind, part in shares.items() if part > 0), key=lambda kind: self.due[kind])
         self.due[taken] -= 1.0
         return max((owner for owner in parts if owner_kind(owner) == taken), key=lambda owner: parts[owner])
 

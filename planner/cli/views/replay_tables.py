@@ -23,7 +23,7 @@ LINKS = 10_000  # of the critical path in the JSON answer: the longest
 
 
 def summary(answer: ReplayAnswer) -> dict[str, Any]:
-    """The JSON answer."""
+    """The JSON answer of `planner replay`."""
     replayed = answer.replay
     return {
         "steps": [
@@ -121,7 +121,7 @@ def whatif_answer(answer: ReplayAnswer) -> dict[str, Any] | None:
 
 
 def replay_view(answer: ReplayAnswer, trace: Path | None) -> RenderableType:
-    """Tables and text for the terminal."""
+    """Steps, breakdown, critical path, stragglers and what-ifs, as `planner replay` prints them."""
     return Stack(*replay_lines(answer, trace))
 
 
@@ -215,9 +215,9 @@ def lateness(late: Straggler) -> str:
 def stragglers(answer: ReplayAnswer) -> RenderableType:
     columns = (">last to arrive", ">others waited", "own work slower than the median rank's")
     rows = table("rank", *columns, title="stragglers: ranks that others waited for, measured")
-    for each in answer.stragglers:
-        slower = ", ".join(f"{kind} +{duration(seconds)}" for kind, seconds in each.slower)
-        rows.add_row(str(each.rank), f"{each.last} of {each.of}", duration(each.kept_waiting), slower)
+    for late in answer.stragglers:
+        slower = ", ".join(f"{kind} +{duration(seconds)}" for kind, seconds in late.slower)
+        rows.add_row(str(late.rank), f"{late.last} of {late.of}", duration(late.kept_waiting), slower)
     return rows
 
 

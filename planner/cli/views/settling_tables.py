@@ -12,46 +12,46 @@ from planner.units import duration, percent
 from planner.workflows.settling import MeasuredContender, SettledOrder
 
 
-def settling_tables(found: SettledOrder) -> Iterator[RenderableType]:
+def settling_tables(order: SettledOrder) -> Iterator[RenderableType]:
     """Every contender, the quickest first, and what follows from it."""
-    best = found.measured[0]
+    best = order.measured[0]
     shown = table("", ">predicted", ">measured", f">its {SETTLING_ROUNDS} runs", "")
-    for each in found.measured:
-        change = each.measured_seconds / best.measured_seconds - 1.0
+    for measured in order.measured:
+        change = measured.measured_seconds / best.measured_seconds - 1.0
         shown.add_row(
-            each.contender.path.name,
-            duration(each.predicted_seconds),
-            duration(each.measured_seconds),
-            f"{duration(min(each.seconds))} to {duration(max(each.seconds))}",
-            Text.assemble((f"+{percent(change)}  " if change else "", "bold"), each.contender.text),
+            measured.contender.path.name,
+            duration(measured.predicted_seconds),
+            duration(measured.measured_seconds),
+            f"{duration(min(measured.seconds))} to {duration(max(measured.seconds))}",
+            Text.assemble((f"+{percent(change)}  " if change else "", "bold"), measured.contender.text),
         )
     yield shown
-    yield Text(verdict(found), style="bold green" if found.is_clear else "yellow")
+    yield Text(verdict(order), style="bold green" if order.is_clear else "yellow")
     yield Text(f"planner run {best.contender.path}", no_wrap=True)
 
 
-def verdict(found: SettledOrder) -> str:
-    """Whether the order is clear."""
-    best = found.measured[0].contender.path
-    if found.is_clear:
+def verdict(order: SettledOrder) -> str:
+    """A sentence: whether every run of the best was quicker than those of the others."""
+    best = order.measured[0].contender.path
+    if order.is_clear:
         return f"settled: every run of {best} was quicker than all of the others"
     return f"still a tie on this machine: runs of others were as quick as some of {best}"
 
 
-def settling_answer(found: SettledOrder) -> dict[str, Any]:
-    """The JSON answer."""
+def settling_answer(order: SettledOrder) -> dict[str, Any]:
+    """The JSON answer of `planner profile --settle`."""
     return {
-        "settled": found.is_clear,
-        "best": str(found.measured[0].contender.path),
-        "contenders": [contender_answer(each) for each in found.measured],
+        "settled": order.is_clear,
+        "best": str(order.measured[0].contender.path),
+        "contenders": [contender_answer(measured) for measured in order.measured],
     }
 
 
-def contender_answer(each: MeasuredContender) -> dict[str, Any]:
+def contender_answer(measured: MeasuredContender) -> dict[str, Any]:
     return {
-        "plan": str(each.contender.path),
-        "layouts": each.contender.text,
-        "predicted_seconds": each.predicted_seconds,
-        "measured_seconds": each.measured_seconds,
-        "runs": [*each.seconds],
+        "plan": str(measured.contender.path),
+        "layouts": measured.contender.text,
+        "predicted_seconds": measured.predicted_seconds,
+        "measured_seconds": measured.measured_seconds,
+        "runs": [*measured.seconds],
     }

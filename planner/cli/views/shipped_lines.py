@@ -11,23 +11,23 @@ from planner.workflows.shipped_lists import ShippedEntry
 
 
 def answer(kind: str, entries: Sequence[ShippedEntry]) -> dict[str, Any]:
-    listed = [{"name": each.name, "what": each.what, "source": each.source, **each.more} for each in entries]
+    listed = [{"name": entry.name, "what": entry.what, "source": entry.source, **entry.more} for entry in entries]
     return {kind: listed}
 
 
 def lines(entries: Sequence[ShippedEntry]) -> Group:
     """Name, what it is, and source, in columns."""
-    name_width, what_width = max(len(each.name) for each in entries), max(len(each.what) for each in entries)
+    name_width, what_width = max(len(entry.name) for entry in entries), max(len(entry.what) for entry in entries)
     overflow: OverflowMethod = "ellipsis" if console().is_terminal else "ignore"
     return Group(
         *(
             Text.assemble(
-                (f"{each.name:<{name_width}}  ", "bold"),
-                f"{each.what:<{what_width}}  ",
-                (each.source, "dim"),
+                (f"{entry.name:<{name_width}}  ", "bold"),
+                f"{entry.what:<{what_width}}  ",
+                (entry.source, "dim"),
                 no_wrap=True,
                 overflow=overflow,
             )
-            for each in entries
+            for entry in entries
         )
     )

@@ -1,61 +1,61 @@
-"""What `why`, `why-not` and `solve --static` print, and their JSON answers. All seconds are simulated."""
+"""What `why` and `why-not` print, and their JSON answers. All seconds are simulated."""
 
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from rich.console import RenderableType
 from rich.text import Text
 
-from planner.cli.views.joint_tables import doubt_text, joint_item_lines, joint_why_lines, joint_why_not_lines
 from planner.cli.views.plain_table import table
 from planner.cli.views.plan_tables import gib_text
-from planner.units import GIB, duration, percent
+from planner.plan.pack_fill import pack_text
+from planner.specs.base import UNSET, Spec, with_fields
+from planner.units import GIB, duration, first_few, percent, plural
 from planner.why import (
+    Facts,
+    GroupFacts,
     GroupLoad,
-    JointWhyNot,
-    JointWhyPlan,
-    MixComparison,
-    StaticComparison,
-    StepFacts,
+    ModuleFacts,
+    ModuleLoad,
+    ReadOutputs,
+    Sensitivity,
     WhyAnswer,
     WhyGroup,
     WhyItem,
-    WhyJointItem,
     WhyNot,
+    WhyPlacedItem,
     WhyPlan,
 )
 
-Answer = WhyAnswer | WhyNot | JointWhyNot | StaticComparison
 NOT_SOLVED = "not solved"
 CLOSE = 1e-6  # share of the step: a smaller difference is none
+GROWS = 0.005  # share of the fullest rank's memory: a smaller difference is not listed
 
 
-def answer_lines(answer: Answer) -> Iterator[RenderableType]:
-    """Lines and tables of any answer."""
-    if isinstance(answer, WhyNot):
-        return why_not_lines(answer)
-    if isinstance(answer, JointWhyPlan):
-        return joint_why_lines(answer)
-    if isinstance(answer, JointWhyNot):
-        return joint_why_not_lines(answer)
-    if isinstance(answer, WhyJointItem):
-        return joint_item_lines(answer)
-    if isinstance(answer, WhyItem):
-        return why_item_lines(answer)
-    if isinstance(answer, WhyGroup):
-        return why_group_lines(answer)
-    if isinstance(answer, WhyPlan):
-        return why_plan_lines(answer)
-    return static_lines(answer)
+def answer_lines(answer: WhyAnswer | WhyNot) -> Iterator[RenderableType]:
+    """Lines and tables of any answer of `why` or `why-not`."""
+    lines: dict[type[Spec], Callable[[Any], Iterator[RenderableType]]] = {
+        WhyGroup: why_group_lines,
+        WhyItem: why_item_lines,
+        WhyNot: why_not_lines,
+        WhyPlacedItem: placed_item_lines,
+        WhyPlan: why_plan_lines,
+    }
+    return lines[type(answer)](answer)
+
+
+def why_answer(answer: Spec) -> dict[str, Any]:
+    """The JSON answer, without the fields that plans with as many modules do not have."""
+    fields = {name: getattr(answer, name) for name in answer.__struct_fields__}
+    return {name: value for name, value in fields.items() if value is not UNSET}
 
 
 # ---------------------------------------------------------------------------------------------------------- why-not
 
 
 def why_not_lines(answer: WhyNot) -> Iterator[RenderableType]:
-    """The cost of a change, its reasons, and both steps."""
-    asked = ", ".join(answer.changes)
+    """The cost of a change, its reasons, and both steps; or what binds."""
+    asked, several = ", ".join(answer.changes), isinstance(answer.before, ModuleFacts)
     if answer.infeasible:
         yield Text.assemble((asked, "bold"), " is not possible: ", answer.infeasible.message)
         if answer.infeasible.where:
@@ -64,59 +64,86 @@ def why_not_lines(answer: WhyNot) -> Iterator[RenderableType]:
             yield Text(f"  feasible with: {answer.infeasible.fix}")
     elif answer.after:
         yield cost_line(answer, asked)
-        reasons = table("", "")
-        for number, clause in enumerate(answer.because):
-            reasons.add_row("" if number else "  because", clause.text)
-        yield reasons
+        reasons = [("" if number else "  because", clause.text) for number, clause in enumerate(answer.because)]
+        yield table("", "", rows=reasons)
         yield Text()
-        yield facts_table(answer.before, answer.after)
-        layouts = table("", "")
-        for name, text in answer.after.layouts.items():
-            layouts.add_row("changed", f"{name}: {text}")
-        yield layouts
+        yield both_steps(answer.before, answer.after)
+        unchanged = answer.before.layouts if several else {}
+        layouts = [item for item in answer.after.layouts.items() if item not in unchanged.items()]
+        yield table("", "", rows=[("changed", f"{name}: {text}") for name, text in layouts])
     if answer.follows:
-        yield Text(f"this also requires {', '.join(answer.follows)}", style="dim")
-    yield from resolve_warning(answer.again, answer.before)
+        yield Text(f"this also {'changes' if several else 'requires'} {', '.join(answer.follows)}", style="dim")
+    yield from kept_line(answer)
+    if answer.again is not None and (answer.after or not several):
+        yield from again_warning(answer.again, answer.before)
 
 
 def cost_line(answer: WhyNot, asked: str) -> Text:
+    """The line on what a change costs or saves, with the seconds of both steps."""
     seconds, share = answer.seconds or 0.0, answer.share or 0.0
     after = answer.after.value if answer.after else 0.0
-    line, both = Text.assemble((asked, "bold")), steps(answer.before.value, after)
+    line = Text.assemble((asked, "bold"))
+    both = f"{duration(answer.before.value)} → {duration(after)} a step, simulated"
     if abs(share) < CLOSE:
         return line.append(f" changes nothing: the step takes {duration(after)} either way, simulated")
     if seconds > 0:
         return line.append(f" adds {duration(seconds)}, {percent(share)}: {both}")
-    saved, doubt = f"saves {duration(-seconds)}, {percent(-share)}: {both}", doubt_text(answer)
-    if doubt:
-        return line.append(f" {saved}{doubt}")
-    return line.append(f" is better than the plan: it {saved}", style="green")
+    doubt = doubt_text(answer)
+    praise = "" if doubt or isinstance(answer.before, ModuleFacts) else " is better than the plan: it"
+    saved = f"{praise} saves {duration(-seconds)}, {percent(-share)}: {both}{doubt}"
+    return line.append(saved, style="" if doubt else "green")
 
 
-def steps(before: float, after: float) -> str:
-    return f"{duration(before)} → {duration(after)} a step, simulated"
+def doubt_text(answer: WhyNot) -> str:
+    """That a change which is predicted to save is expected to cost; empty where it is not."""
+    before, after = answer.before, answer.after
+    if not after or after.value >= before.value or after.expected <= before.expected:
+        return ""
+    longer = percent(after.expected / before.expected - 1.0)
+    return f"; but expected to take {longer} longer, as it is farther from what was measured"
 
 
-def resolve_warning(again: float | None, before: StepFacts) -> Iterator[RenderableType]:
-    """A warning where the solver, given the plan's own problem again, reaches another step time."""
-    if again is not None and abs(again - before.value) > CLOSE * before.value:
-        yield Text(
-            f"the unchanged problem, solved again, takes {duration(again)}: the plan takes {duration(before.value)}",
-            style="yellow",
-        )
+def kept_line(answer: WhyNot) -> Iterator[RenderableType]:
+    """What the change costs where other modules keep their layouts, if they do not."""
+    if answer.kept is False and answer.after:
+        kept = answer.kept_seconds
+        alone = duration(kept) if isinstance(kept, float) else f"not possible: {answer.kept_because}"
+        yield Text(f"with the layouts of the other modules as they were: {alone}", style="dim")
 
 
-def facts_table(before: StepFacts, after: StepFacts) -> RenderableType:
-    rows = table("", ">plan", ">changed")
-    for (name, old), (_, new) in zip(fact_lines(before), fact_lines(after), strict=True):
-        rows.add_row(name, old, new)
+def again_warning(again: float, before: Facts) -> Iterator[RenderableType]:
+    """A warning where the plan's own problem, solved or placed again, reaches another step time."""
+    if abs(again - before.value) > CLOSE * before.value:
+        what = "the unchanged problem, solved again, takes"
+        if isinstance(before, ModuleFacts):
+            what = "the plan's own layouts, with items placed again, take"
+        yield Text(f"{what} {duration(again)}: the plan takes {duration(before.value)}", style="yellow")
+
+
+def both_steps(before: Facts, after: Facts) -> RenderableType:
+    """Where the time goes in both steps, and the counts behind it."""
+    pairs = zip(fact_lines(before), fact_lines(after), strict=True)
+    rows = table("", ">plan", ">changed", rows=[(name, old, new) for (name, old), (_, new) in pairs])
+    if isinstance(before, ModuleFacts) and isinstance(after, ModuleFacts):
+        for name in dict.fromkeys((*before.parts, *after.parts)):
+            rows.add_row(f"  {name}", *(duration(facts.parts.get(name, 0.0)) for facts in (before, after)))
+        rows.add_row("memory of the fullest rank", gib_of(before.peak_memory_gib), gib_of(after.peak_memory_gib))
+        for name in dict.fromkeys((*before.memory, *after.memory)):
+            old_gib, new_gib = before.memory.get(name, 0.0), after.memory.get(name, 0.0)
+            if abs(new_gib - old_gib) > GROWS * before.peak_memory_gib:
+                rows.add_row(f"  {name}", gib_of(old_gib), gib_of(new_gib))
     return rows
 
 
-def fact_lines(facts: StepFacts) -> Iterator[tuple[str, str]]:
-    """Where the mean rank's time goes, and the counts that explain it."""
+def fact_lines(facts: Facts) -> Iterator[tuple[str, str]]:
+    """The step with its bound, and the counts that explain it; of one module, where the mean rank's time goes."""
     yield "step", duration(facts.value)
     yield f"bound ({facts.bound_by})", duration(facts.bound)
+    if isinstance(facts, ModuleFacts):
+        for name, load in facts.loads.items():
+            yield f"micro-batches of {name}", str(load.micro_batches)
+            yield f"most over mean load of {name}", f"{load.uneven:.2f}"
+        return
     yield "compute", duration(facts.compute)
     yield "exchanges across nodes", duration(facts.exchange_across)
     yield "exchanges inside nodes", duration(facts.exchange_within)
@@ -125,17 +152,17 @@ def fact_lines(facts: StepFacts) -> Iterator[tuple[str, str]]:
     yield "micro-batches", micro_batch_count_text(facts)
     yield "groups", f"⟨{facts.groups}⟩"
     yield "token capacity in use", capacity_text(facts)
-    yield "memory of the fullest rank", gib_text(facts.peak_memory_gib * GIB)
+    yield "memory of the fullest rank", gib_of(facts.peak_memory_gib)
 
 
-def capacity_text(facts: StepFacts) -> str:
+def capacity_text(facts: GroupFacts) -> str:
     """The share of the tokens that groups may hold which they hold; of packs, of what packs may hold."""
     if facts.packs:
         return percent(facts.packs.modules[0].fill)
     return percent(facts.held / facts.room) if facts.room else "–"
 
 
-def micro_batch_count_text(facts: StepFacts) -> str:
+def micro_batch_count_text(facts: GroupFacts) -> str:
     """Number of micro-batches; per rank where ranks synchronise once a step."""
     if facts.sync == "micro_batch":
         return str(facts.micro_batches)
@@ -143,30 +170,104 @@ def micro_batch_count_text(facts: StepFacts) -> str:
     return f"{fewest} a rank" if fewest == most else f"{fewest} to {most} a rank"
 
 
+def gib_of(gib: float) -> str:
+    """A number of GiB as text, in MiB where it is small."""
+    return gib_text(gib * GIB)
+
+
 # -------------------------------------------------------------------------------------------------------------- why
 
 
 def why_plan_lines(answer: WhyPlan) -> Iterator[RenderableType]:
-    """Where the time goes, and what would shorten the step."""
+    """Where the time goes, what binds, and what would shorten the step."""
     facts = answer.facts
-    yield Text.assemble((answer.plan, "bold"), f"  step {answer.step}, mean over ranks, simulated")
-    parts = table("", "")
-    for line in fact_lines(facts):
-        parts.add_row(*line)
-    if answer.nearest:
-        parts.add_row("nearest run", answer.nearest)
-    yield parts
+    yield from group_lines(answer, facts) if isinstance(facts, GroupFacts) else module_lines(answer, facts)
     yield Text()
-    rows = table("with", ">step", ">saves", ">share")
-    for gain in answer.sensitivities:
-        if gain.seconds is None or gain.saved is None or gain.share is None:
-            rows.add_row(gain.what, gain.because, "", "")
-        else:
-            rows.add_row(gain.what, duration(gain.seconds), duration(gain.saved), percent(gain.share))
-    yield rows
+    yield gains_table("with", answer.sensitivities)
     if answer.kept:
         yield Text(f"its decisions stay, since no strategy makes them: {answer.kept}", style="dim")
-    yield from resolve_warning(answer.again, facts)
+    if isinstance(answer.placements, tuple) and answer.placements:
+        yield Text()
+        elsewhere = [with_fields(placed.gain, what=" ".join(placed.changes)) for placed in answer.placements]
+        yield gains_table("with encoders elsewhere", elsewhere, "not possible")
+        yield from refusals(elsewhere)
+        yield Text("  planner why-not PLAN takes these words, and says more", style="dim")
+    if isinstance(answer.data, tuple) and answer.data:
+        yield Text()
+        yield gains_table("with other data (priced only)", answer.data, "not possible")
+    if answer.unplaced:
+        yield Text(f"other placements are not priced: {answer.unplaced}", style="dim")
+    yield from again_warning(answer.again, facts)
+
+
+def group_lines(answer: WhyPlan, facts: GroupFacts) -> Iterator[RenderableType]:
+    """Where the time of the mean rank goes, of one module."""
+    yield Text.assemble((answer.plan, "bold"), f"  step {answer.step}, mean over ranks, simulated")
+    nearest = [("nearest run", answer.nearest)] if answer.nearest else []
+    yield table("", "", rows=[*fact_lines(facts), *nearest])
+
+
+def module_lines(answer: WhyPlan, facts: ModuleFacts) -> Iterator[RenderableType]:
+    """Where the time goes by module, how even loads are, and what binds."""
+    yield Text.assemble((answer.plan, "bold"), f"  step {answer.step}, simulated\n")
+    yield one_step(facts)
+    yield Text(f"\n{binds_text(facts)}")
+    for name, load in facts.loads.items():
+        yield Text(f"load of {name}: {evenness_text(load)}")
+    if facts.packs:
+        yield Text(f"packs: {pack_text(facts.packs)}")
+    if answer.nearest:
+        yield Text(f"nearest run: {answer.nearest}")
+
+
+def one_step(facts: ModuleFacts) -> RenderableType:
+    """Where the time of a step goes: of the mean rank, and of the longest chain of tasks; and the counts behind it."""
+    rows = table("", ">mean rank", ">share", ">longest chain")
+    rows.add_row("step", duration(facts.value), percent(1.0), duration(facts.value))
+    for name in dict.fromkeys((*facts.parts, *facts.binds)):
+        seconds, chain = facts.parts.get(name, 0.0), facts.binds.get(name)
+        share = percent(seconds / facts.value if facts.value else 0.0)
+        rows.add_row(f"  {name}", duration(seconds), share, "" if chain is None else duration(chain))
+    rows.add_row(f"bound ({facts.bound_by})", duration(facts.bound))
+    rows.add_row(f"memory of rank {facts.fullest_rank}, the fullest", gib_of(facts.peak_memory_gib))
+    for name, size in facts.memory.items():
+        rows.add_row(f"  {name}", gib_of(size), percent(size / facts.peak_memory_gib))
+    return rows
+
+
+def evenness_text(load: ModuleLoad) -> str:
+    """How uneven the load of a module is: `passes of 520.0 ms on the mean of 128 ranks, most 2.57 s (4.95 of it)`."""
+    mean = f"passes of {duration(load.mean)} on the mean of {plural(len(load.ranks), 'rank')}"
+    return f"{mean}, most {duration(load.most)} ({load.uneven:.2f} of it) on rank {load.fullest_rank}"
+
+
+def binds_text(facts: ModuleFacts) -> str:
+    """What the step is as long as: the largest parts of its longest chain of tasks, and the rank that idles least."""
+    longest = sorted(facts.binds.items(), key=lambda part: -part[1])[:3]
+    told = ", ".join(f"{name} {percent(seconds / (facts.value or 1.0))}" for name, seconds in longest)
+    stages = " and ".join(f"stage {stage} of {name}" for name, stage in facts.busiest_stages.items())
+    return f"what binds: {told} of the longest chain; rank {facts.busiest_rank} idles least ({stages})"
+
+
+def refusals(gains: Sequence[Sensitivity]) -> Iterator[RenderableType]:
+    """A line for each change that is not possible, with what binds."""
+    for gain in gains:
+        if gain.because:
+            yield Text(f"  {gain.what}: {gain.because}", style="dim")
+
+
+def gains_table(what: str, gains: Sequence[Sensitivity], refused: str = "") -> RenderableType:
+    """The step with each of several changes, and what it saves. `refused`: where there is none, instead of why."""
+    rows = table(what, ">step", ">saves", ">share")
+    for gain in gains:
+        if gain.seconds is None or gain.saved is None or gain.share is None:
+            rows.add_row(gain.what, refused or gain.because, "", "")
+        else:
+            rows.add_row(gain.what, duration(gain.seconds), duration(gain.saved), percent(gain.share))
+    return rows
+
+
+# ----------------------------------------------------------------------------------------------- of items and groups
 
 
 def why_item_lines(answer: WhyItem) -> Iterator[RenderableType]:
@@ -185,7 +286,7 @@ def why_item_lines(answer: WhyItem) -> Iterator[RenderableType]:
         step, difference = choice.because or (NOT_SOLVED if choice.fits else "too long"), ""
         if choice.step_seconds is not None:
             step = duration(choice.step_seconds)
-            difference = "chosen" if choice.chosen else f"{signed(choice.step_seconds - answer.value)}"
+            difference = "chosen" if choice.chosen else signed(choice.step_seconds - answer.value)
         rows.add_row(
             f"⟨{choice.degree}⟩",
             *([choice.kind] if several else []),
@@ -231,45 +332,38 @@ def why_group_lines(answer: WhyGroup) -> Iterator[RenderableType]:
     for load in answer.loads:
         of = f"{load.module}, " if len(answer.sizes) > 1 else ""
         yield Text(f"\n{of}micro-batch {load.micro_batch}: {load_text(load)}")
-        rows = table("item", ">tokens")
         sizes = answer.sizes[load.module]
-        for item in sorted(load.items, key=lambda item: (-sizes[item], item)):
-            rows.add_row(str(item), f"{sizes[item]:,}")
-        yield rows
+        largest_first = sorted(load.items, key=lambda item: (-sizes[item], item))
+        yield table("item", ">tokens", rows=[(str(item), f"{sizes[item]:,}") for item in largest_first])
 
 
-# ----------------------------------------------------------------------------------------------------- solve --static
-
-
-def static_lines(answer: StaticComparison) -> Iterator[RenderableType]:
-    """The best single degree for all batches, compared with planning each batch."""
-    count, total = len(answer.static_seconds), sum(answer.static_seconds)
+def placed_item_lines(answer: WhyPlacedItem) -> Iterator[RenderableType]:
+    """Where an item is, when its outputs are there, and the step if another group had it."""
+    of_parts = f" in {len(answer.parts)} parts" if len(answer.parts) > 1 else ""
     yield Text.assemble(
-        (answer.name, "bold"), f"  {count} batches, simulated; the best single degree is ⟨{answer.degree}⟩"
+        (f"item {answer.item} of {answer.module}", "bold"),
+        f"  {answer.inputs:,} {answer.unit}{of_parts}, in group {answer.group} (ranks {answer.ranks}) of micro-batch "
+        f"{answer.micro_batch}, beside {plural(len(answer.beside), 'other item')}",
     )
-    rows = table("", ">seconds", ">a batch", "")
-    for tried in answer.degrees:
-        seconds = (duration(tried.seconds), duration(tried.seconds / count)) if tried.seconds is not None else ("", "")
-        rows.add_row(f"static ⟨{tried.degree}⟩", *seconds, tried.because)
-    planned = sum(answer.per_batch_seconds)
-    rows.add_row("per-batch plans", duration(planned), duration(planned / count), "")
-    rows.add_row("bound of per-batch plans", duration(sum(answer.per_batch_bounds)), "", "")
-    yield rows
-    yield Text(
-        f"\nper-batch planning saves {percent(answer.gain_total)} of {duration(total)}; of a batch "
-        f"{percent(answer.gain_median)} (median), {percent(answer.gain_p10)} to {percent(answer.gain_p90)} (p10 to p90)"
+    for name, items in answer.reads.items():
+        yield Text(f"reads the outputs of {plural(len(items), 'item')} of {name}: {first_few(items)}")
+    if answer.outputs:
+        yield Text(outputs_text(answer.outputs))
+    yield Text()
+    moves = answer.moves
+    if not moves:
+        yield Text("no other group works on its module", style="dim")
+        return
+    yield gains_table("with the item", moves, "not possible")
+    yield from refusals(moves)
+
+
+def outputs_text(outputs: ReadOutputs) -> str:
+    """When outputs are there and when they are read: `its 391 outputs, which item 3 of llm reads, are there …`."""
+    readers = " and ".join(
+        f"{plural(len(items), 'item')} of {name} ({first_few(items)})" for name, items in outputs.readers.items()
     )
-    if answer.deferral:
-        yield Text(
-            f"static with deferral: {len(answer.deferral.items)} items ({answer.deferral.tokens:,} tokens) wait one "
-            f"batch, which saves {percent(answer.deferral.saved)}; a greedy model, without the effect on convergence",
-        )
-
-
-def static_path_line(path: Path) -> RenderableType:
-    return Text(f"static plan written to {path}", style="dim")
-
-
-def why_answer(answer: Answer | MixComparison) -> dict[str, Any]:
-    """The JSON answer."""
-    return {name: getattr(answer, name) for name in answer.__struct_fields__}
+    later = f"{duration(outputs.needed - outputs.ready)} later"
+    after = "when they arrive: it waits for them" if outputs.waited_for else later
+    there = f"its {outputs.tokens:,} outputs are there at {duration(outputs.ready)} of the step"
+    return f"{there}; the first pass that reads them begins {after}; read by {readers}"

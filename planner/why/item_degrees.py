@@ -7,18 +7,17 @@ step is listed at the pool where the item is then placed.
 from collections.abc import Iterator
 
 from planner.costs import RankPool, host_offload, pricing_of, rank_pools, split_degree
-from planner.errors import Infeasible, InputError
+from planner.errors import Infeasible
 from planner.plan.plan_file import Group, Plan, assignments, group_name
 from planner.plan.tasks.expand import expand
 from planner.scoring import score
 from planner.simulate import simulate
 from planner.specs.base import Ranks, Spec, with_fields
 from planner.specs.hardware.cluster import device_of_rank
-from planner.units import first_few
 from planner.why.apply_changes import apply_implied
 from planner.why.change_setters import fix_item
 from planner.why.group_loads import GroupLoad, group_loads, kinds_of, rank_capacity
-from planner.why.plan_problem import only_module, plan_inputs, single_step
+from planner.why.plan_problem import plan_inputs
 from planner.why.resize_cluster import spans_nodes
 from planner.why.resolved import SolveAgain
 
@@ -40,7 +39,7 @@ class DegreeChoice(Spec, omit_defaults=False):
 
 
 class WhyItem(Spec, omit_defaults=False):
-    """The answer for an item of a step."""
+    """The answer for an item of a step: its group, and the degrees that it could have."""
 
     plan: str
     step: int
@@ -51,19 +50,13 @@ class WhyItem(Spec, omit_defaults=False):
     choices: tuple[DegreeChoice, ...]
 
 
-def why_item(plan: Plan, number: int, item: int, resolve: SolveAgain) -> WhyItem:
-    """The answer for one item of a step. Raises InputError when the step has no such item."""
-    step = single_step(plan, number)
-    module, _ = only_module(step)
-    sizes = step.uses.items[module]
-    if item not in sizes:
-        raise InputError(
-            f"step {number} of the plan has no item {item}", where="ITEM", fix=f"one of {first_few(sorted(sizes))}"
-        )
+def item_degrees(step: Plan, number: int, item: int, resolve: SolveAgain) -> WhyItem:
+    """The answer for an item of a plan of one step, which is step `number` of its own plan."""
+    (module,) = step.layouts
     scored = score(step)
     load = next(load for load in group_loads(step, scored) if item in load.items)
     return WhyItem(
-        plan=plan.name,
+        plan=step.name,
         step=number,
         item=item,
         tokens=step.uses.tokens(module, item),
@@ -95,7 +88,8 @@ def candidate_ranks(step: Plan, load: GroupLoad) -> Iterator[Ranks]:
 
 
 def pools_of(step: Plan) -> tuple[RankPool, ...]:
-    return rank_pools(step.uses.cluster, only_module(step)[1].ranks)
+    (layout,) = step.layouts.values()
+    return rank_pools(step.uses.cluster, layout.ranks)
 
 
 def solve_with_degree(
@@ -111,13 +105,13 @@ def solve_with_degree(
             because = error.message
         else:
             seconds, first = score(plan).step_seconds, ranks_of(plan, item)[0]
-    found = []
+    with_step = []
     for c in choices:
         pool = next(pool for pool in pools_of(step) if c.ranks[0] < pool.first + pool.ranks)
         if c.degree == degree and (first is None or pool.first <= first < pool.first + pool.ranks):
             c = with_fields(c, step_seconds=seconds, because=because)
-        found.append(c)
-    return found
+        with_step.append(c)
+    return with_step
 
 
 def ranks_of(plan: Plan, item: int) -> Ranks:
@@ -127,8 +121,8 @@ def ranks_of(plan: Plan, item: int) -> Ranks:
 
 
 def degree_choice(step: Plan, item: int, ranks: Ranks, chosen: bool) -> DegreeChoice:
-    """The choice of these ranks for the item."""
-    module, _ = only_module(step)
+    """What the item would take on these ranks, alone, and whether they have room for it."""
+    (module,) = step.layouts
     size, degree = step.uses.tokens(module, item), len(ranks)
     room = rank_capacity(step, module, kinds_of(step, ranks))
     return DegreeChoice(
@@ -148,13 +142,14 @@ def degree_choice(step: Plan, item: int, ranks: Ranks, chosen: bool) -> DegreeCh
 
 def tokens_with_offload(step: Plan, size: int) -> float:
     """Tokens of capacity that an item takes; less where ranks sync once a step and activations can be offloaded."""
-    offload = host_offload(pricing_of(step), only_module(step)[0], step.uses) if step.steps[0].sync == "step" else None
+    (module,) = step.layouts
+    offload = host_offload(pricing_of(step), module, step.uses) if step.steps[0].sync == "step" else None
     return offload.kept_share(offload.largest_ratio(size)) * size if offload else size
 
 
 def alone_seconds(step: Plan, item: int, ranks: Ranks) -> float:
     """Seconds of the item's forward and backward when it is alone in a micro-batch."""
-    module, _ = only_module(step)
+    (module,) = step.layouts
     group = Group(ranks=ranks, split=split_degree(step.uses.models[module], len(ranks)))  # type: ignore[arg-type]
     alone = with_fields(
         step,

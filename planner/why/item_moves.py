@@ -15,16 +15,13 @@ from planner.simulate import TaskEvent, is_feed
 from planner.specs.base import Ranks, Spec, with_fields
 from planner.specs.layers.stack import InputUnit
 from planner.specs.workload.items import input_count, item_outputs, part_lengths
-from planner.units import first_few
-from planner.why.joint_why import gain_of
-from planner.why.joint_why_not import solved
-from planner.why.sensitivity import Sensitivity
+from planner.why.resolved import Sensitivity, gain_of, solved
 
 MOVES = 4  # groups that are tried: those with least to do
 
 
 class ItemCell(NamedTuple):
-    """Where an item is."""
+    """The micro-batch and the group that work on an item."""
 
     micro_batch: int
     group: str
@@ -40,7 +37,7 @@ class ReadOutputs(Spec, omit_defaults=False):
     waited_for: bool  # that pass begins when they arrive: they hold it up
 
 
-class WhyJointItem(Spec, omit_defaults=False):
+class WhyPlacedItem(Spec, omit_defaults=False):
     """The answer for an item of a step of several modules."""
 
     plan: str
@@ -60,28 +57,25 @@ class WhyJointItem(Spec, omit_defaults=False):
     moves: tuple[Sensitivity, ...]  # to other groups of its module, in the same micro-batch
 
 
-def why_joint_item(plan: Plan, number: int, step: Plan, module: str, item: int) -> WhyJointItem:
-    """The answer for an item of a module, in a step that is a plan of its own. Raises InputError when it has none."""
-    sizes = step.uses.items.get(module, {})
-    if item not in sizes:
-        fix = f"one of {first_few(sorted(sizes))}"
-        raise InputError(f"step {number} of the plan has no item {item} of `{module}`", where="ITEM", fix=fix)
+def item_moves(step: Plan, number: int, module: str, item: int) -> WhyPlacedItem:
+    """The answer for an item of a module of a plan of one step, which is step `number` of its own plan."""
+    size = step.uses.items[module][item]
     cell = cell_of(step, module, item)
     scored = score(step)
-    return WhyJointItem(
-        plan=plan.name,
+    return WhyPlacedItem(
+        plan=step.name,
         step=number,
         module=module,
         item=item,
-        parts=part_lengths(sizes[item]),
-        inputs=input_count(step.uses.models[module], sizes[item]),
+        parts=part_lengths(size),
+        inputs=input_count(step.uses.models[module], size),
         unit=step.uses.models[module].input_unit,
         value=scored.step_seconds,
         micro_batch=cell.micro_batch,
         group=cell.group,
         ranks=step.groups[cell.group].ranks,
-        beside=tuple(each for each in items_of(step, module, cell) if each != item),
-        reads={edge.source: found for edge in step.edges if (found := read_items(step, edge, module, item))},
+        beside=tuple(other for other in items_of(step, module, cell) if other != item),
+        reads={edge.source: sources for edge in step.edges if (sources := read_items(step, edge, module, item))},
         outputs=read_outputs(step, scored, module, item),
         moves=tuple(moves(step, scored, module, item)),
     )
@@ -90,16 +84,16 @@ def why_joint_item(plan: Plan, number: int, step: Plan, module: str, item: int) 
 def cell_of(step: Plan, module: str, item: int) -> ItemCell:
     """The micro-batch and the group that have an item. Raises InputError where it was left out."""
     for number, micro_batch in enumerate(step.steps[0].micro_batches):
-        for each in assignments(step, micro_batch):
-            if each.module == module and item in each.items:
-                return ItemCell(number, each.group)
+        for placed in assignments(step, micro_batch):
+            if placed.module == module and item in placed.items:
+                return ItemCell(number, placed.group)
     raise InputError(f"item {item} of `{module}` is in no micro-batch", where="ITEM", fix="ask about another item")
 
 
 def items_of(step: Plan, module: str, cell: ItemCell) -> tuple[int, ...]:
-    """The items of a module in one cell."""
+    """The items of a module that a group works on in one micro-batch."""
     placed = assignments(step, step.steps[0].micro_batches[cell.micro_batch])
-    return tuple(item for each in placed if (each.module, each.group) == (module, cell.group) for item in each.items)
+    return tuple(item for a in placed if (a.module, a.group) == (module, cell.group) for item in a.items)
 
 
 def read_items(step: Plan, edge: Edge, module: str, item: int) -> tuple[int, ...]:
@@ -112,12 +106,15 @@ def read_items(step: Plan, edge: Edge, module: str, item: int) -> tuple[int, ...
 def read_outputs(step: Plan, scored: Score, module: str, item: int) -> ReadOutputs | None:
     """When the outputs of an item are there, and when they are first read; None where nothing reads them."""
     readers = {edge.target: step.feeds_of(edge).get(item, ()) for edge in step.edges if edge.source == module}
-    readers = {name: found for name, found in readers.items() if found}
+    readers = {name: items for name, items in readers.items() if items}
     if not readers:
         return None
     passes, cell = forward_passes(scored), cell_of(step, module, item)
     reading = [
-        event for name, found in readers.items() for each in found for event in passes[name, cell_of(step, name, each)]
+        event
+        for name, items in readers.items()
+        for reader in items
+        for event in passes[name, cell_of(step, name, reader)]
     ]
     first = min(reading, key=lambda event: event.start)
     return ReadOutputs(
@@ -132,28 +129,28 @@ def read_outputs(step: Plan, scored: Score, module: str, item: int) -> ReadOutpu
 def brought_last(scored: Score, reading: TaskEvent) -> set[tuple[str, str]]:
     """Micro-batches and ends of the transfers of outputs, one after the other, with whose last a pass begins."""
     events = {event.id: event for event in whole_score(scored).timeline.events}
-    found: set[tuple[str, str]] = set()
+    transfers: set[tuple[str, str]] = set()
     cause = events.get(reading.cause)
     while cause and is_feed(cause):
         _, number, ends = cause.id.rsplit("/", 2)
-        found.add((number, ends))
+        transfers.add((number, ends))
         cause = events.get(cause.cause)
-    return found
+    return transfers
 
 
 def forward_passes(scored: Score) -> dict[tuple[str, ItemCell], list[TaskEvent]]:
     """Events of forwards by module and cell; those of a group that was not simulated are those of its likeness."""
     timeline = whole_score(scored).timeline
-    found: defaultdict[tuple[str, ItemCell], list[TaskEvent]] = defaultdict(list)
+    passes: defaultdict[tuple[str, ItemCell], list[TaskEvent]] = defaultdict(list)
     for event in timeline.events:
         if event.phase == "F":
             layers, _, micro_batch, group = event.id.rsplit("/", 3)
-            found[layers.rpartition("[")[0], ItemCell(int(micro_batch), group)].append(event)
-    for (module, cell), events in [*found.items()] if timeline.representative_group else ():
+            passes[layers.rpartition("[")[0], ItemCell(int(micro_batch), group)].append(event)
+    for (module, cell), events in [*passes.items()] if timeline.representative_group else ():
         for group, of in timeline.representative_group.items():
             if of == cell.group:
-                found[module, ItemCell(cell.micro_batch, group)] = events
-    return found
+                passes[module, ItemCell(cell.micro_batch, group)] = events
+    return passes
 
 
 def moves(step: Plan, scored: Score, module: str, item: int) -> Iterator[Sensitivity]:
@@ -164,24 +161,24 @@ def moves(step: Plan, scored: Score, module: str, item: int) -> Iterator[Sensiti
             busy[group] += seconds
     others = sorted((name for name in groups_of(step, module) if name != cell.group), key=busy.__getitem__)
     for name in others[:MOVES]:
-        found = solved(partial(moved, step, module, item, name))
-        yield gain_of(f"in group {name}, ranks {step.groups[name].ranks}", found, scored.step_seconds)
+        move = solved(partial(moved, step, module, item, name))
+        yield gain_of(f"in group {name}, ranks {step.groups[name].ranks}", move, scored.step_seconds)
 
 
 def groups_of(step: Plan, module: str) -> dict[str, None]:
     """The groups that work on a module, in the order of the plan."""
-    every = (each for micro_batch in step.steps[0].micro_batches for each in assignments(step, micro_batch))
-    return dict.fromkeys(each.group for each in every if each.module == module)
+    placed = (a for micro_batch in step.steps[0].micro_batches for a in assignments(step, micro_batch))
+    return dict.fromkeys(a.group for a in placed if a.module == module)
 
 
 def moved(step: Plan, module: str, item: int, group: str) -> Plan:
     """The plan with an item in another group, in the same micro-batch. Raises InputError where that is not legal."""
     cell, every = cell_of(step, module, item), [*step.steps[0].micro_batches]
-    placed = [each for each in assignments(step, every[cell.micro_batch]) if each.module == module]
-    if any(each.layers or each.share != 1.0 for each in placed):
+    placed = [a for a in assignments(step, every[cell.micro_batch]) if a.module == module]
+    if any(a.layers or a.share != 1.0 for a in placed):
         raise InputError("only some layers, or a share of a device, are given to its group", where="ITEM")
-    entry = next(entry for each in placed for entry in each.entries if item_of(entry) == item)
-    cells = {each.group: [other for other in each.entries if other != entry] for each in placed}
+    entry = next(entry for a in placed for entry in a.entries if item_of(entry) == item)
+    cells = {a.group: [other for other in a.entries if other != entry] for a in placed}
     cells.setdefault(group, []).append(entry)
     of_module: dict[str, tuple[ItemEntry, ...] | SharedDeviceItems] = {
         name: tuple(sorted(entries, key=item_of)) for name, entries in cells.items() if entries
@@ -193,5 +190,5 @@ def moved(step: Plan, module: str, item: int, group: str) -> Plan:
 
 
 def item_of(entry: int | OffloadedItem) -> int:
-    """The number of an item that is placed."""
+    """The number of an item, whether it is offloaded or not."""
     return entry.item if isinstance(entry, OffloadedItem) else entry

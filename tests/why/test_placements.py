@@ -4,7 +4,7 @@ import pytest
 
 from planner.plan.plan_file import Layout
 from planner.specs.base import Ranks
-from planner.why.placement_changes import other_placements, work_share
+from planner.why.placements import other_placements, work_share
 from tests.modality_jobs import IMAGES, seeing_job
 
 

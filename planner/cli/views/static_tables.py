@@ -1,9 +1,10 @@
-"""What `solve --static --mixes` prints: candidates beside mixes, regret by mix as bars, and changes of layouts. All
-seconds are simulated.
+"""What `solve --static` prints: the best single degree beside plans of each batch; with `--mixes` candidates beside
+mixes, regret by mix as bars, and changes of layouts. All seconds are simulated.
 """
 
 from collections.abc import Iterator
 from itertools import groupby
+from pathlib import Path
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -14,13 +15,45 @@ from planner.plan.plan_file import Layout
 from planner.specs.base import Ranks, with_fields
 from planner.specs.parallelism import decided_fields
 from planner.units import duration, percent, plural
-from planner.why import Changes, MixCandidate, MixComparison, MixPoint, Switch
+from planner.why import Changes, MixCandidate, MixComparison, MixPoint, StaticComparison, Switch
 
 MOST = 8  # candidates in the table: the JSON answer has all
 BAR = 32  # columns of the longest bar
 FEW = 2  # mixes whose regrets stand beside their seconds: those of more stand below
 OUT = "–"
 NONE = 5e-4  # a smaller regret is shown as none
+
+
+def static_lines(answer: StaticComparison) -> Iterator[RenderableType]:
+    """The best single degree for all batches, compared with planning each batch."""
+    count, total = len(answer.static_seconds), sum(answer.static_seconds)
+    yield Text.assemble(
+        (answer.name, "bold"), f"  {count} batches, simulated; the best single degree is ⟨{answer.degree}⟩"
+    )
+    rows = table("", ">seconds", ">a batch", "")
+    for tried in answer.degrees:
+        seconds = (duration(tried.seconds), duration(tried.seconds / count)) if tried.seconds is not None else ("", "")
+        rows.add_row(f"static ⟨{tried.degree}⟩", *seconds, tried.because)
+    planned = sum(answer.per_batch_seconds)
+    rows.add_row("per-batch plans", duration(planned), duration(planned / count), "")
+    rows.add_row("bound of per-batch plans", duration(sum(answer.per_batch_bounds)), "", "")
+    yield rows
+    yield Text(
+        f"\nper-batch planning saves {percent(answer.gain_total)} of {duration(total)}; of a batch "
+        f"{percent(answer.gain_median)} (median), {percent(answer.gain_p10)} to {percent(answer.gain_p90)} (p10 to p90)"
+    )
+    if answer.deferral:
+        yield Text(
+            f"static with deferral: {len(answer.deferral.items)} items ({answer.deferral.tokens:,} tokens) wait one "
+            f"batch, which saves {percent(answer.deferral.saved)}; a greedy model, without the effect on convergence",
+        )
+
+
+def static_path_line(path: Path) -> RenderableType:
+    return Text(f"static plan written to {path}", style="dim")
+
+
+# ------------------------------------------------------------------------------------------------------------ --mixes
 
 
 def mix_lines(answer: MixComparison) -> Iterator[RenderableType]:
@@ -62,18 +95,18 @@ def candidate_table(answer: MixComparison, shown: list[int]) -> RenderableType:
     for column in rows.columns[:-1]:
         column.no_wrap = True
     for number in shown:
-        each = answer.candidates[number]
+        candidate = answer.candidates[number]
         texts = [seconds_texts(answer, number, at) for at in range(len(answer.mixes))]
         cells = [text for pair in texts for text in pair] if beside else ["\n".join(pair) for pair in texts]
-        summed = [OUT if value is None else percent(value) for value in (each.worst, each.expected)]
-        rows.add_row(str(number + 1), *cells, *summed, each.kind, style="" if number else "green")
+        summed = [OUT if value is None else percent(value) for value in (candidate.worst, candidate.expected)]
+        rows.add_row(str(number + 1), *cells, *summed, candidate.kind, style="" if number else "green")
     return rows
 
 
 def seconds_texts(answer: MixComparison, number: int, at: int) -> tuple[str, str]:
     """What a candidate takes at a mix, and its regret there."""
-    each = answer.candidates[number]
-    seconds, regret = each.seconds[at], each.regrets[at]
+    candidate = answer.candidates[number]
+    seconds, regret = candidate.seconds[at], candidate.regrets[at]
     if seconds is None or regret is None:
         return "no room", ""
     return duration(seconds), "best" if number == answer.own_best[at] else f"+{percent(regret)}"
@@ -103,7 +136,7 @@ def longest_regret(points: tuple[MixPoint, ...]) -> float:
 
 
 def bar(point: MixPoint, longest: float) -> Text:
-    """The regret at a mix as a bar."""
+    """A mix with the regret of the chosen layouts there as a bar, and which layouts are the quickest."""
     if point.regret is None:
         return Text(f"{point.mix:>6}  does not fit; the quickest is {point.quickest + 1}", style="red")
     cells = round(BAR * point.regret / longest) if longest > NONE else 0
@@ -114,12 +147,12 @@ def bar(point: MixPoint, longest: float) -> Text:
 def switch_table(switches: tuple[Switch, ...]) -> RenderableType:
     """What other layouts save from each mix to the next, and after how many steps that repays a restart."""
     rows = table("from", "to", ">saves a step", ">repays after", ">steps", "repays", "from mix on")
-    for each in switches:
-        after = "never" if each.repaid_after is None else f"{each.repaid_after:,} steps"
-        steps = "" if each.steps is None else f"{each.steps:,.0f}"
-        repays = "" if each.repays is None else "yes" if each.repays else "no"
-        saved = duration(each.saved_seconds) if each.saved_seconds else "nothing"
-        rows.add_row(each.before, each.after, saved, after, steps, repays, each.from_mix or "")
+    for switch in switches:
+        after = "never" if switch.repaid_after is None else f"{switch.repaid_after:,} steps"
+        steps = "" if switch.steps is None else f"{switch.steps:,.0f}"
+        repays = "" if switch.repays is None else "yes" if switch.repays else "no"
+        saved = duration(switch.saved_seconds) if switch.saved_seconds else "nothing"
+        rows.add_row(switch.before, switch.after, saved, after, steps, repays, switch.from_mix or "")
     return rows
 
 
