@@ -24,7 +24,7 @@ from planner.scoring.step_simulation import step_seconds
 from planner.specs.base import Ranks, with_fields
 from planner.specs.inputs import JobOptions, load_job
 from planner.specs.parallelism import Parallelism, decided_fields
-from planner.strategies import parallel_search
+from planner.strategies import parallel_search, unsupported
 from planner.strategies.static.fixed_layout import fixed_layout, uneven_degrees
 from planner.strategies.static.simulated_layouts import simulate_layout
 from planner.strategies.static.static_plan import (
@@ -402,11 +402,11 @@ def test_a_layout_says_itself_and_as_a_job_would_fix_it(made):
 
 
 def test_what_it_does_not_decide(tmp_path, made):
-    assert parallel_search.supports(made()) is None
-    assert "ranks of one kind" in parallel_search.supports(load_job("llama-3-8b-h100x32-a100x32", JobOptions()))
-    assert "would be left out" in parallel_search.supports(made(model="qwen2.5-vl-7b"))
+    assert unsupported("parallel_search", made()) is None
+    assert "ranks of one kind" in unsupported("parallel_search", load_job("llama-3-8b-h100x32-a100x32", JobOptions()))
+    assert "would be left out" in unsupported("parallel_search", made(model="qwen2.5-vl-7b"))
     inputs = made()
-    assert "one batch" in parallel_search.supports(replace(inputs, batches=inputs.batches * 2))
+    assert "one batch" in unsupported("parallel_search", replace(inputs, batches=inputs.batches * 2))
     with pytest.raises(InputError, match="one batch") as refused:
         pipeline.decide(replace(inputs, batches=inputs.batches * 2))
     assert "--batches 1" in refused.value.fix
