@@ -12,7 +12,7 @@ an equal part of its node's rate for each rank of the encoder there, and behind 
 from collections import Counter
 
 from planner.costs.cost_lines import CostLine
-from planner.plan.feature_storage import storage_of
+from planner.plan.node_storage import storage_of
 from planner.plan.plan_file import Layout
 from planner.specs.hardware.cluster import Cluster, node_of_rank
 from planner.specs.hardware.profile import Device

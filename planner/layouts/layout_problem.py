@@ -1,11 +1,13 @@
 """What a search of static layouts is given: a job's module on ranks of one kind, its memory, and what it fixes."""
 
 from dataclasses import dataclass, replace
+from math import inf
 
 from planner.costs import DISPATCHES, MachineModel, machine_of
 from planner.costs.memory import allowed_bytes, device_accounting
 from planner.errors import InputError
 from planner.layouts.layout_fields import TrainingSetup
+from planner.plan.node_storage import host_bytes
 from planner.specs.base import Ranks, with_fields
 from planner.specs.framework.knobs import Knobs
 from planner.specs.framework.memory_coefficients import MemoryCoefficients
@@ -29,6 +31,7 @@ class LayoutProblem:
     knobs: Knobs = EVERY_KNOB  # what the job's framework can launch
     by_rates: bool = True  # whether plans are priced by the rates that the closed form has, as far as a layer goes
     beside: float = 0.0  # bytes that other modules hold on the same ranks
+    host_bytes: float = inf  # of the memory of its host, that a rank may use
 
     @property
     def device_bytes(self) -> float:
@@ -58,7 +61,8 @@ def layout_problem(inputs: Inputs) -> LayoutProblem:
     machine = machine_of(inputs.cluster, device, inputs.rates.get(kind), inputs.timing, accounting)
     fits = entry_of_kind(inputs.profile.modules, f"{inputs.model.name}/{inputs.module}", kind)
     by_rates = fits is None and not inputs.profile.collectives
-    return LayoutProblem(trained, machine, accounting, inputs.job.limits, inputs.software.knobs, by_rates)
+    problem = LayoutProblem(trained, machine, accounting, inputs.job.limits, inputs.software.knobs, by_rates)
+    return replace(problem, host_bytes=host_bytes(inputs.cluster, inputs.devices, 0) / inputs.cluster.ranks[0].per_node)
 
 
 def fixed_fields(inputs: Inputs) -> Parallelism:

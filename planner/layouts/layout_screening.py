@@ -179,8 +179,20 @@ def fitted(
     solved = replace(at, full_recompute=share, offload=offload)
     needed = fullest_bytes(stages, share, problem.accounting.fragmentation, offload)
     if optimizer_offload_is_open(problem):
-        return with_optimizer_offload(problem, at, solved, stages, needed)
-    return solved, needed
+        solved, needed = with_optimizer_offload(problem, at, solved, stages, needed)
+    return solved, np.where(offloaded_bytes(stages, solved) > problem.host_bytes, np.inf, needed)
+
+
+def offloaded_bytes(stages: Sequence[StageBytes], at: LayoutColumns) -> Floats:
+    """Bytes in the host's memory of the rank of a stage that has most there, (layouts,)."""
+    most = np.zeros(at.tp.shape)
+    shares = (at.full_recompute, at.offload, at.optimizer_offload)
+    if np.any(at.offload) or np.any(at.optimizer_offload):
+        for stage in stages:
+            recomputed, moved, moments = (np.broadcast_to(each, most.shape)[stage.layouts] for each in shares)
+            own = moved * stage.offloadable(recomputed) + moments * stage.moments
+            most[stage.layouts] = np.maximum(most[stage.layouts], own)
+    return most
 
 
 def recompute_is_open(problem: LayoutProblem, at: LayoutColumns) -> bool:

@@ -4,13 +4,15 @@ They are the same in every epoch where no weight below them is trained and no ep
 are kept in the memory of the hosts, or on the disks of the nodes, whose capacity and bandwidth the cluster says.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
 from planner.plan.gradient_flow import GradientFlow, gradient_flows
+from planner.plan.node_storage import host_bytes, storage_of
 from planner.plan.plan_file import Layout, Plan
-from planner.specs.hardware.cluster import ASSUMED_STORAGE, Cluster, NodeStorage, node_of_rank
+from planner.specs.hardware.cluster import Cluster, node_of_rank
+from planner.specs.hardware.profile import Device
 from planner.specs.layers import Module
 from planner.specs.parallelism import Dtype, FeatureSource
 from planner.specs.shapes import token_output_bytes
@@ -34,6 +36,7 @@ class FeatureFacts:
     reads: bool  # whether it reads another's
     repeated: Repeated | None
     cluster: Cluster
+    devices: Mapping[str, Device]
     sizes: tuple[Size, ...]  # of the items of all samples of the batch, or of the plan
     samples: int
 
@@ -44,16 +47,14 @@ class FeatureFacts:
         return tokens * token_output_bytes(self.module, dtype) * all_samples / max(1, self.samples)
 
 
-def storage_of(cluster: Cluster) -> NodeStorage:
-    """Return what a node has to keep features in: as the cluster says, else as is assumed."""
-    return cluster.storage or ASSUMED_STORAGE
-
-
-def capacity_bytes(cluster: Cluster, source: FeatureSource, ranks: Iterable[int]) -> float:
+def capacity_bytes(
+    cluster: Cluster, devices: Mapping[str, Device], source: FeatureSource, ranks: Iterable[int]
+) -> float:
     """Return the bytes that the nodes of these ranks can keep."""
-    storage = storage_of(cluster)
-    nodes = {node_of_rank(cluster, rank) for rank in ranks}
-    return (storage.host_gib if source == "host" else storage.disk_gib) * GIB * len(nodes)
+    first_ranks = {node_of_rank(cluster, rank): rank for rank in ranks}.values()
+    if source == "host":
+        return sum(host_bytes(cluster, devices, rank) for rank in first_ranks)
+    return storage_of(cluster).disk_gib * GIB * len(first_ranks)
 
 
 def unkept_reason(facts: FeatureFacts) -> str | None:
@@ -83,7 +84,8 @@ def layout_reason(facts: FeatureFacts, layout: Layout) -> str | None:
         if getattr(layout, field) != value:
             alone = "each rank reads and writes features of whole items by itself"
             return f"{alone}, and {field} is {getattr(layout, field)} | {field}: {value}, or features: computed"
-    needed, room = facts.data_bytes(layout.dtype), capacity_bytes(facts.cluster, layout.features, layout.ranks)
+    needed = facts.data_bytes(layout.dtype)
+    room = capacity_bytes(facts.cluster, facts.devices, layout.features, layout.ranks)
     if needed > room:
         where = "memory of its hosts" if layout.features == "host" else "disks of its nodes"
         what = f"features of all samples take {needed / GIB:,.1f} GiB, and the {where} may keep {room / GIB:,.1f} GiB"
@@ -99,7 +101,7 @@ def feature_facts(plan: Plan, name: str) -> FeatureFacts:
     flow = gradient_flows(uses.models, plan.edges)[name]
     sizes, reads = tuple(uses.items[name].values()), any(edge.target == name for edge in plan.edges)
     return FeatureFacts(
-        name, uses.models[name], flow, name in feeding, reads, uses.repeated, uses.cluster, sizes, samples
+        name, uses.models[name], flow, name in feeding, reads, uses.repeated, uses.cluster, uses.devices, sizes, samples
     )
 
 

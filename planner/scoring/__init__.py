@@ -4,6 +4,7 @@ from planner.scoring.bounds import BOUNDS, SPACE, bounds_same_work
 from planner.scoring.exact_grouping import small_enough, solve_grouping
 from planner.scoring.expected_seconds import least_expected, passed_over, plan_doubt
 from planner.scoring.expert_answer import ExpertAnswer, expert_answers
+from planner.scoring.host_memory import HostMemory
 from planner.scoring.nearest_run import described_run, interval_spread, nearest_run, nearest_text, nearest_to
 from planner.scoring.objective_value import (
     mean_objective_value,
@@ -23,6 +24,7 @@ from planner.scoring.possible import answer_about, require_possible
 from planner.scoring.score import (
     OPTIMAL_GAP,
     Score,
+    fullest_host,
     fullest_score,
     outcome_of,
     over_joint_space,
@@ -62,6 +64,7 @@ __all__ = [
     "SETTLING_STEPS",
     "SPACE",
     "ExpertAnswer",
+    "HostMemory",
     "PlanAnswer",
     "PlanMemory",
     "ReplicaPipeline",
@@ -76,6 +79,7 @@ __all__ = [
     "exceeds_memory",
     "expert_answers",
     "false_statements",
+    "fullest_host",
     "fullest_score",
     "interval_spread",
     "least_expected",

@@ -25,7 +25,7 @@ from planner.plan.plan_file import Plan
 from planner.plan.task import Task
 from planner.scoring.offload_check import task_offloading
 from planner.simulate import FurtherBytes, MemoryCurves, OutputBytes, TaskEvent, Timeline, simulate_memory
-from planner.specs.base import Layers
+from planner.specs.base import Layers, with_fields
 from planner.specs.framework.memory_coefficients import MemoryCoefficients
 from planner.specs.hardware.cluster import device_of_rank
 from planner.specs.hardware.profile import Device
@@ -55,9 +55,13 @@ class PlanMemory:
         of all, so where a rank does one pass at a time it holds as much, at its peak, in the simulated step: but for
         outputs of frozen encoders that wait for other ranks, which are ahead of it there or behind.
         """
+        return self.over_step(self.one_by_one(tasks), tasks)
+
+    def one_by_one(self, tasks: Sequence[Task]) -> Timeline:
+        """The passes and updates of a step one after another, in the order of its tasks."""
         holding = [(at, task) for at, task in enumerate(tasks) if task.phase not in ("send", "recv", "gather", "sync")]
         each = (TaskEvent(task.id, task.phase, task.module, task.ranks, at, at + 1) for at, task in holding)
-        return self.over_step(Timeline(tuple(each), len(tasks), self.plan.size), tasks)
+        return Timeline(tuple(each), len(tasks), self.plan.size)
 
     def forward_bytes(self, task: Task) -> float:
         """Bytes of activations that a forward leaves on each of its ranks, without offloaded ones."""
@@ -71,6 +75,34 @@ class PlanMemory:
             layers = kept * (fullest.tokens / task.tokens) / fullest.degree
             return (layers + max(held.head for held in each)) * self.fragmentation_factor(task)
         return max(held.layers + held.head for held in each) * self.fragmentation_factor(task)
+
+    def hosts_over_step(self, timeline: Timeline, tasks: Sequence[Task]) -> MemoryCurves:
+        """Bytes of each rank in its host's memory over a simulated step: offloaded activations and optimizer states."""
+        further = FurtherBytes(lambda _: 0.0)
+        return simulate_memory(timeline, tasks, self.offloaded_bytes, self.offloaded_states, further=further)
+
+    def offloaded_bytes(self, task: Task) -> float:
+        """Bytes of activations that a forward offloads from each of its ranks."""
+        if not task.offload:
+            return 0.0
+        rank, fullest = task_offloading(self.plan, self.pricing, task), task.fullest_share()
+        each = (
+            size * (rank.held_layer_bytes(0.0) - rank.held_layer_bytes(ratio))
+            for size, ratio in zip(task.sizes, task.offload, strict=True)
+        )
+        return sum(each) * (fullest.tokens / task.tokens) / fullest.degree
+
+    def offloaded_states(self, rank: int) -> float:
+        """Bytes of the optimizer's moments that a rank has in its host's memory."""
+        kind, found = self.kind(rank), 0.0
+        for name, stages in self.stage_of.items():
+            layout = self.plan.layouts[name]
+            if layout.optimizer_offload and rank in stages:
+                on_device = with_fields(layout, optimizer_offload=0.0)
+                model, accounting = self.plan.uses.models[name], self.accountings[kind]
+                whole = resident_footprint(model, on_device, accounting, stages[rank])
+                found += float(whole.optimizer - self.footprints[name][stages[rank]][kind].optimizer)
+        return found
 
     def recomputed_bytes(self, task: Task) -> float:
         """Bytes that a backward holds on each of its ranks beside the forwards' activations, while it recomputes a

@@ -13,6 +13,7 @@ from planner.plan.plan_file import Breakdown, Outcome, Plan, Prediction
 from planner.plan.task import Task
 from planner.plan.tasks.expand import expand
 from planner.scoring.bounds import SPACE, Bound, step_bound
+from planner.scoring.host_memory import HostMemory, host_memory, require_host_memory
 from planner.scoring.offload_check import require_hidden_offload
 from planner.scoring.plan_memory import PlanMemory, exceeds_memory
 from planner.scoring.plan_space import plan_space_seconds
@@ -55,6 +56,11 @@ class Score:
         """Peak bytes of a rank over its allowed bytes."""
         allowed = self.plan_memory.allowed_bytes(rank)
         return self.memory.peaks[rank] / allowed if allowed > 0 else inf
+
+    @cached_property
+    def host_memory(self) -> HostMemory | None:
+        """The fullest host; None where nothing is in the memory of any."""
+        return host_memory(self.plan_memory, self.timeline, self.tasks)
 
     @property
     def peak_bytes(self) -> float:
@@ -110,6 +116,12 @@ def whole_score(s: Score) -> Score:
 def fullest_score(scores: Sequence[Score]) -> Score:
     """The score of the step whose fullest rank has least memory left."""
     return max(scores, key=lambda each: each.memory_share(each.fullest_rank))
+
+
+def fullest_host(scores: Sequence[Score]) -> HostMemory | None:
+    """The fullest host of several steps; None where nothing is in the memory of any."""
+    hosts = (each.host_memory for each in scores)
+    return max((host for host in hosts if host), key=lambda host: host.held / max(1.0, host.allowed), default=None)
 
 
 def outcome_of(s: Score, effort: str) -> Outcome:
@@ -170,23 +182,18 @@ def with_score(plan: Plan, effort: str) -> Plan:
 
 def require_memory(plan: Plan, s: Score) -> None:
     """Raise Infeasible when a rank holds more than its device allows, naming the one that is farthest beyond that; the
-    job's own limit in tokens replaces this.
+    job's own limit in tokens replaces this. And when the ranks of a node have more in its host's memory than there is.
     """
     require_peaks(plan, s.plan_memory, s.memory.peaks)
+    require_host_memory(s.plan_memory, s.timeline, s.tasks)
 
 
 def require_memory_in_order(plan: Plan) -> None:
     """Raise Infeasible as `require_memory` does, of a plan of one step that has not been simulated."""
-    if plan.uses.limits.tokens_per_rank is not None:
-        return
-    plan_memory, memory = memory_in_order(plan)
-    require_peaks(plan, plan_memory, memory.peaks)
-
-
-def memory_in_order(plan: Plan) -> tuple[PlanMemory, MemoryCurves]:
-    """Memory of a plan of one step whose tasks come one after another."""
-    plan_memory = PlanMemory(plan, pricing_of(plan))
-    return plan_memory, plan_memory.in_order(expand(plan))
+    plan_memory, tasks = PlanMemory(plan, pricing_of(plan)), expand(plan)
+    if plan.uses.limits.tokens_per_rank is None:
+        require_peaks(plan, plan_memory, plan_memory.in_order(tasks).peaks)
+    require_host_memory(plan_memory, plan_memory.one_by_one(tasks), tasks)
 
 
 def require_peaks(plan: Plan, plan_memory: PlanMemory, peaks: Sequence[float]) -> None:

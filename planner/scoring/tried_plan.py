@@ -29,6 +29,7 @@ from planner.plan.schedules.zero_bubble import KEPT_FOR_WEIGHTS
 from planner.plan.task import Phase, Task
 from planner.plan.tasks.expand import expand
 from planner.plan.tasks.module_work import GroupWork, ModuleWork, module_work, pass_task
+from planner.scoring.host_memory import require_host_memory
 from planner.scoring.offload_check import hidden_offload, require_hidden_offload
 from planner.scoring.plan_memory import PlanMemory, exceeds_memory
 from planner.scoring.score import require_peaks
@@ -89,9 +90,10 @@ class TriedPlan:
         return max(peak / self.plan_memory.allowed_bytes(rank) for rank, peak in enumerate(peaks))
 
     def require_memory(self) -> None:
-        """Raise Infeasible when a rank holds more than its device allows."""
+        """Raise Infeasible when a rank holds more than its device allows, or a host more than it has."""
         if self.plan.uses.limits.tokens_per_rank is None:
             require_peaks(self.plan, self.plan_memory, self.peaks)
+        require_host_memory(self.plan_memory, self.plan_memory.one_by_one(self.tasks), self.tasks)
 
     @cached_property
     def least_seconds(self) -> float:

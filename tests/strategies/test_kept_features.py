@@ -94,7 +94,7 @@ def test_more_epochs_are_never_slower_and_bytes_are_those_of_all_samples(tmp_pat
     plan = fixed_plan(tmp_path, "host")
     patches = sum(plan.uses.items["vit"].values())
     assert feature_facts(plan, "vit").data_bytes("float32") == patches / 4 * WIDE / len(ROWS) * 1000
-    assert capacity_bytes(plan.uses.cluster, "host", range(2)) == 8 * GIB
+    assert capacity_bytes(plan.uses.cluster, plan.uses.devices, "host", range(2)) == 8 * GIB
 
 
 @pytest.mark.parametrize(

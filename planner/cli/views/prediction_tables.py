@@ -14,7 +14,7 @@ from planner.costs import STEP_SECONDS
 from planner.costs.memory import Footprint
 from planner.plan.descriptions import all_items_text, left_out_texts, module_layout_text
 from planner.plan.pack_fill import pack_fill, pack_text
-from planner.scoring import PlanAnswer, objective_of, plan_answer, sample_modules
+from planner.scoring import HostMemory, PlanAnswer, objective_of, plan_answer, sample_modules
 from planner.strategies.static import LayoutChange, MemoryFit, StageMemory, StepTimePrediction
 from planner.units import GIB, duration, percent, plural
 
@@ -59,7 +59,8 @@ def prediction_lines(prediction: StepTimePrediction) -> Iterator[RenderableType]
     if prediction.closed_seconds and abs(seconds - prediction.closed_seconds) >= EXPLAINED * seconds:
         yield Text(SIMULATION_NOTE, style="dim")
     risk = f"{percent(memory['chance'])} chance of running out"
-    yield Text(f"\nmemory: {used} with context and buffers on the fullest rank, {allowed} allowed, {risk}\n")
+    yield Text(f"\nmemory: {used} with context and buffers on the fullest rank, {allowed} allowed, {risk}")
+    yield Text(host_text(prediction.host))
     sources = table("", "rests on", "")
     for what, source in prediction.sources.items():
         sources.add_row("", what, source)
@@ -88,6 +89,7 @@ def prediction_summary(prediction: StepTimePrediction) -> PlanAnswer:
         "closed_form_seconds": prediction.closed_seconds,
         "parts": prediction.parts,
         "sources": prediction.sources,
+        "host_memory": host_summary(prediction.host),
     }
 
 
@@ -103,8 +105,27 @@ def fits_lines(fit: MemoryFit) -> Iterator[RenderableType]:
     chance = f"{percent(fullest.chance)} chance of running out of memory, on {stage_text(fit, fullest)}"
     yield Text.assemble((layouts, "bold"), " ", (verdict, style), f" in {fit.device}: {chance}\n")
     yield memory_use_table(fit)
+    if fit.host:
+        yield Text(f"\n{host_text(fit.host)}", style="" if fit.host.fits else "bold red")
     if not fit.fits:
         yield Text(f"\n{change_text(fit)}")
+
+
+def host_text(host: HostMemory | None) -> str:
+    """What is offloaded and kept in the memory of the fullest host; empty where nothing is."""
+    if host is None:
+        return ""
+    parts = {"offloaded": host.offloaded, "features": host.features}
+    each = " and ".join(f"{gib_text(size)} {what}" for what, size in parts.items() if size)
+    return f"host memory: {each} on node {host.node}, {gib_text(host.allowed)} allowed for its ranks together\n"
+
+
+def host_summary(host: HostMemory | None) -> dict[str, float] | None:
+    """The same in GiB, for JSON answers."""
+    sizes = (
+        {"offloaded_gib": host.offloaded, "features_gib": host.features, "allowed_gib": host.allowed} if host else {}
+    )
+    return {"node": host.node, **{name: size / GIB for name, size in sizes.items()}} if host else None
 
 
 def memory_use_table(fit: MemoryFit) -> RenderableType:
@@ -166,6 +187,7 @@ def fits_summary(fit: MemoryFit) -> dict[str, Any]:
         **plan_answer(fit.plan, fit.scores),
         "fits": fit.fits,
         "device": fit.device,
+        "host_memory": host_summary(fit.host),
         "device_gib": fit.device_bytes / GIB,
         "fullest": fit.fullest.stage,
         "stages": [

@@ -32,15 +32,16 @@ class Level(Spec):
 
 
 class NodeStorage(Spec):
-    """What a node has to keep outputs of frozen encoders in, for all of its ranks together."""
+    """What a node has for all of its ranks together, to keep activations, optimizer states and outputs of frozen
+    encoders in.
+    """
 
-    host_gib: Amount = 256.0  # of its memory, beside what training has there
+    host_gib: Amount | None = None  # of its memory, beside what training has there; None: by its devices
     disk_gib: Amount = 1024.0
     disk_gb_per_s: Positive = 2.0  # to its disks and from them
 
 
-# Where a cluster says nothing of its storage: an eighth of the 2 TB of memory of a DGX H100, and one NVMe disk of the
-# slower kind. Assumed, not measured.
+# Where a cluster says nothing of its storage: one NVMe disk of the slower kind. Assumed, not measured.
 ASSUMED_STORAGE = NodeStorage()
 
 
@@ -53,7 +54,7 @@ class Cluster(Spec):
     source: str
     ranks: Annotated[tuple[RankKind, ...], msgspec.Meta(min_length=1)]
     levels: Annotated[tuple[Level, ...], msgspec.Meta(min_length=1)]
-    storage: NodeStorage | None = None  # of each node, for outputs of frozen encoders; None: ASSUMED_STORAGE
+    storage: NodeStorage | None = None  # of each node; None: ASSUMED_STORAGE
 
     def __post_init__(self) -> None:
         sizes = [level.ranks for level in self.levels]

@@ -99,6 +99,8 @@ class Device(Spec):
     reserved_gib: Amount = 0.0  # context and library workspaces
     # to host memory and back, in each direction at once; None: nothing can be offloaded
     host_gb_per_s: Positive | None = None
+    # memory of its host, over the host's devices, as is usual for machines with it; None: as much as the device has
+    host_gib: Amount | None = None
     link_gb_per_s: Positive | None = None  # to all others of its node together, in one direction, on the data sheet
     # to other nodes, in one direction, as is usual for machines with this device
     adapter_gb_per_s: Positive | None = None

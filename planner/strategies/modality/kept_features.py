@@ -60,7 +60,7 @@ def facts_of_job(inputs: Inputs, name: str) -> FeatureFacts:
     flow = gradient_flows(model.modules, model.edges)[name]
     repeated, reads = inputs.job.workload.repeated, any(edge.target == name for edge in model.edges)
     return FeatureFacts(
-        name, model.modules[name], flow, feeds, reads, repeated, inputs.cluster, sizes, len(batch.items)
+        name, model.modules[name], flow, feeds, reads, repeated, inputs.cluster, inputs.devices, sizes, len(batch.items)
     )
 
 

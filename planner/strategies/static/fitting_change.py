@@ -153,7 +153,9 @@ def fullest_share(found: Score) -> float:
 
 def fits_every_rank(found: Score) -> bool:
     """Whether no rank takes more than it is allowed."""
-    return not exceeds_memory(found.peak_bytes, found.plan_memory.allowed_bytes(found.fullest_rank))
+    host, rank = found.host_memory, found.fullest_rank
+    fits_host = host is None or host.fits
+    return fits_host and not exceeds_memory(found.peak_bytes, found.plan_memory.allowed_bytes(rank))
 
 
 def field_changes(inputs: Inputs, layouts: Mapping[str, Layout]) -> Iterator[FieldChange]:

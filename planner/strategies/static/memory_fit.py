@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from planner.costs.memory import FRAGMENTED, Footprint
 from planner.layouts import layout_problem
 from planner.plan.plan_file import Plan
-from planner.scoring import PlanMemory, Score, exceeds_memory, restate_in_objective, score
+from planner.scoring import HostMemory, PlanMemory, Score, exceeds_memory, fullest_host, restate_in_objective, score
 from planner.specs.hardware.cluster import device_of_rank
 from planner.specs.inputs import Inputs
 from planner.strategies.static.fitting_change import FittingChange, fitting_change
@@ -56,8 +56,14 @@ class MemoryFit:
 
     @property
     def fits(self) -> bool:
-        """Whether every stage fits."""
-        return not any(exceeds_memory(float(use.taken.total), use.allowed) for use in self.stages)
+        """Whether every stage fits, and every host."""
+        stages_fit = not any(exceeds_memory(float(use.taken.total), use.allowed) for use in self.stages)
+        return stages_fit and (self.host is None or self.host.fits)
+
+    @property
+    def host(self) -> HostMemory | None:
+        """The fullest host of all steps; None where nothing is in the memory of any."""
+        return fullest_host(self.scores)
 
 
 def memory_fit_of_job(inputs: Inputs) -> MemoryFit:

@@ -6,8 +6,10 @@ from dataclasses import asdict, dataclass
 from planner.layouts import closed_form_parts, layout_problem
 from planner.plan.plan_file import Plan
 from planner.scoring import (
+    HostMemory,
     Score,
     exceeds_memory,
+    fullest_host,
     outcome_of,
     prediction_of,
     require_possible,
@@ -33,12 +35,18 @@ class StepTimePrediction:
 
     @property
     def fits(self) -> bool:
-        """Whether every rank stays within its allowed memory, as `planner fits` says it."""
-        return not any(
+        """Whether every rank stays within its allowed memory, and every host, as `planner fits` says it."""
+        ranks_fit = not any(
             exceeds_memory(peak, found.plan_memory.allowed_bytes(rank))
             for found in self.scores
             for rank, peak in enumerate(found.memory.peaks)
         )
+        return ranks_fit and (self.host is None or self.host.fits)
+
+    @property
+    def host(self) -> HostMemory | None:
+        """The fullest host of all steps; None where nothing is in the memory of any."""
+        return fullest_host(self.scores)
 
 
 def predict_job(inputs: Inputs) -> StepTimePrediction:
