@@ -24,12 +24,15 @@ from planner.specs.inputs import Inputs, JobOptions, load_job
 from planner.specs.job import BY_HAND
 from planner.specs.workload.length_sources import SampleMix
 from planner.strategies import (
+    BEST,
     STRATEGIES,
     SolvedJob,
     base_strategy,
     best_of_candidates,
+    decided_by,
     decides_layouts,
     refining_strategy,
+    solving_strategy,
     strategy_called,
     strategy_deciding,
     unsupported,
@@ -42,8 +45,6 @@ from planner.strategies.static import (
     unsupported_together,
 )
 from planner.units import percent
-
-BEST = "best"
 
 
 def read_job(reference: str, options: JobOptions) -> Inputs:
@@ -217,7 +218,7 @@ def base_plan(inputs: Inputs) -> Plan | None:
     refined_inputs = base_inputs_of(inputs)
     base = strategy_called(refined_inputs.job.strategy).plan(refined_inputs, base_plan(refined_inputs))
     own = inputs.job.strategy
-    decided = {**base.made.decided, **dict.fromkeys(STRATEGIES[own].decides, own)}
+    decided = base.made.decided | decided_by(own, len(inputs.model.modules))
     return with_fields(base, made=with_fields(base.made, strategy=own, decided=decided))
 
 
@@ -308,5 +309,5 @@ def inputs_again(job: Path, plan: Plan) -> Inputs:
     path = job.parent / lengths.path if lengths else None
     given = str(path) if path and os.path.isfile(path) else None
     inputs = read_job(str(job), JobOptions(made.batches, made.first_row, made.seed, made.effort, given))
-    strategy = BEST if inputs.job.strategy == BEST else made.strategy
+    strategy = BEST if inputs.job.strategy == BEST else solving_strategy(made)
     return replace(inputs, job=with_fields(inputs.job, strategy=strategy))

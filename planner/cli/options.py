@@ -38,9 +38,9 @@ def table_names(kind: str) -> list[str]:
         from planner.specs.workload.sample_mix import CLIPS, IMAGES
 
         return [*(IMAGES if kind == "images" else CLIPS)]
-    from planner.strategies import STRATEGIES
+    from planner.strategies import BEST, STRATEGIES
 
-    return [*STRATEGIES, "best"]
+    return [*STRATEGIES, BEST]
 
 
 def job_names(incomplete: str) -> list[str]:

@@ -77,8 +77,8 @@ def require_host_memory(plan_memory: PlanMemory, timeline: Timeline, tasks: Sequ
     host = host_memory(plan_memory, timeline, tasks)
     if host and not host.fits:
         raise Infeasible(
-            f"the ranks of node {host.node} would have {host.held / GIB:,.1f} GiB in the memory of their host, and may have"
-            f" {host.allowed / GIB:,.1f} GiB",
+            f"the ranks of node {host.node} would have {host.held / GIB:,.1f} GiB in the memory of their host, and may "
+            f"have {host.allowed / GIB:,.1f} GiB",
             where="host_memory",
             fix="offload less; or storage: {host_gib: GIB} in the cluster's file, of what its nodes have",
         )

@@ -1,20 +1,24 @@
-"""Strategies as a table: each decides one thing, stands in one file, and knows no other."""
+"""Strategies as a table: each makes its decisions in a file of its name, and knows no other."""
 
 from planner.strategies.best import Candidate, best_of_candidates, candidate_inputs
 from planner.strategies.entry import RefiningStrategy, Strategy, StrategyEntry
 from planner.strategies.plan_drafts import data_parallel_layouts, plan_uses
 from planner.strategies.solved_job import SolvedJob
 from planner.strategies.table import (
+    BEST,
     STRATEGIES,
     base_strategy,
+    decided_by,
     decides_layouts,
     refining_strategy,
+    solving_strategy,
     strategy_called,
     strategy_deciding,
     unsupported,
 )
 
 __all__ = [
+    "BEST",
     "STRATEGIES",
     "Candidate",
     "RefiningStrategy",
@@ -25,9 +29,11 @@ __all__ = [
     "best_of_candidates",
     "candidate_inputs",
     "data_parallel_layouts",
+    "decided_by",
     "decides_layouts",
     "plan_uses",
     "refining_strategy",
+    "solving_strategy",
     "strategy_called",
     "strategy_deciding",
     "unsupported",

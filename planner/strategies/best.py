@@ -208,14 +208,14 @@ def plan_entry(candidate: Candidate, plan: Plan, chosen: Plan, refusal: str) -> 
     """The plan file's entry for a candidate whose plan was not chosen: `refusal`, by the software, or in doubt. Of
     several modules ZeRO and recomputation are those that a candidate says of the module of the samples.
     """
-    (layout, *encoders) = plan.layouts.values()
+    several, one = len(plan.layouts) > 1, next(iter(plan.layouts.values()))
     loss = objective_of(plan).loss
     own, best = loss(plan.outcome.value), loss(chosen.outcome.value)
     return Alternative(
         strategy=candidate.strategy,
-        zero=candidate.zero if encoders else layout.zero,
+        zero=candidate.zero if several else one.zero,
         sync=plan.steps[0].sync,
-        recompute=candidate.recompute if encoders else None,
+        recompute=candidate.recompute if several else None,
         value=round_digits(plan.outcome.value),
         because=refusal or passed_over(chosen, plan, own / best if best else 1.0),
         launchable=not refusal,

@@ -1,13 +1,15 @@
-"""The table of strategies: what each is, as facts that `best` and everybody else goes by, in place of names."""
+"""The table of strategies: what each decides and needs, by which `best` and everybody else goes in place of names."""
 
 from importlib import import_module
 from typing import get_args
 
 from planner.errors import InputError
-from planner.plan.plan_file import Decision
+from planner.plan.plan_file import Decision, PlanOrigin
 from planner.specs.inputs import Inputs
 from planner.strategies.entry import RefiningStrategy, Strategy, StrategyEntry
+from planner.units import plural
 
+BEST = "best"  # in place of a strategy: the best plan of all
 DECISIONS: tuple[Decision, ...] = get_args(Decision)
 STRATEGIES: dict[str, StrategyEntry] = {
     "sequence_groups": StrategyEntry(
@@ -37,7 +39,7 @@ STRATEGIES: dict[str, StrategyEntry] = {
 def strategy_called(name: str) -> Strategy:
     """The module of a strategy. Raises InputError, listing the names, where there is none."""
     if name not in STRATEGIES:
-        fix = f"one of {', '.join(STRATEGIES)}, best"
+        fix = f"one of {', '.join(STRATEGIES)}, {BEST}"
         raise InputError(f"no strategy is called `{name}`", where="strategy", fix=fix)
     return import_module(STRATEGIES[name].module)
 
@@ -56,9 +58,15 @@ def unsupported(name: str, inputs: Inputs) -> str | None:
 
 
 def strategy_deciding(decision: Decision, modules: int) -> str:
-    """The first strategy of the table that decides this by itself, for a model of so many modules."""
+    """The first strategy of the table that decides this by itself, for a model of so many modules. Raises InputError
+    where there is none.
+    """
     able = (name for name, entry in STRATEGIES.items() if entry.takes(modules) and not entry.refines)
-    return next(name for name in able if decision in STRATEGIES[name].decides)
+    found = next((name for name in able if decision in STRATEGIES[name].decides), None)
+    if found is None:
+        what = f"no strategy decides {decision} of {plural(modules, 'module')} by itself"
+        raise InputError(what, where="strategy", fix="refine a strategy, by its name")
+    return found
 
 
 def decides_layouts(name: str) -> bool:
@@ -81,3 +89,8 @@ def decided_by(name: str, modules: int) -> dict[Decision, str]:
         return {}
     base = base_strategy(name, modules)
     return {**(decided_by(base, modules) if base else {}), **dict.fromkeys(STRATEGIES[name].decides, name)}
+
+
+def solving_strategy(made: PlanOrigin) -> str:
+    """The strategy that solves a plan's job again: its own; of an imported order, whichever decided the layouts."""
+    return made.strategy if made.strategy in STRATEGIES else made.decided.get("layouts", made.strategy)

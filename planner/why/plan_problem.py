@@ -18,14 +18,14 @@ from planner.specs.parallelism import Parallelism
 from planner.specs.workload.items import part_lengths
 from planner.specs.workload.length_sources import LengthsFile, Workload
 from planner.specs.workload.samples import ReadersByItem, SampleBatch
-from planner.strategies import strategy_deciding
+from planner.strategies import solving_strategy, strategy_deciding
 
 
-def only_module(plan: Plan) -> tuple[str, Layout]:
+def require_groups(plan: Plan) -> tuple[str, Layout]:
     """The only module of a plan of groups, which have neither pipeline nor tensor parallelism, and its layout. Raises
     InputError otherwise.
     """
-    name, layout = planned_module(plan)
+    name, layout = require_solvable(plan)
     if has_static_layout(plan):
         raise InputError(
             "a static layout places no single sequence and no group: its replicas take turns",
@@ -35,7 +35,7 @@ def only_module(plan: Plan) -> tuple[str, Layout]:
     return name, layout
 
 
-def planned_module(plan: Plan) -> tuple[str, Layout]:
+def require_solvable(plan: Plan) -> tuple[str, Layout]:
     """The only module of a plan whose problem a strategy can solve again, and its layout. Raises InputError."""
     ((name, layout),) = plan.layouts.items()
     multipart = [item for item, size in plan.uses.items[name].items() if len(part_lengths(size)) > 1]
@@ -115,7 +115,7 @@ def plan_inputs(plan: Plan) -> Inputs:
     """
     module = sample_module(plan)
     if len(plan.layouts) == 1:
-        planned_module(plan)
+        require_solvable(plan)
     pricing_of(plan)
     uses, cluster = plan.uses, with_fields(plan.uses.cluster, ranks=plan.ranks)
     batch = step_batch(plan, module)
@@ -210,11 +210,11 @@ def plan_job(plan: Plan, module: str, batch: SampleBatch) -> Job:
         sync=plan.steps[0].sync,
         loss=plan.uses.loss,
         limits=plan.uses.limits,
-        **(what_several_decide(plan) if len(plan.layouts) > 1 else what_one_leaves_open(plan)),
+        **(job_fields_of_several(plan) if len(plan.layouts) > 1 else job_fields_of_one(plan)),
     )
 
 
-def what_several_decide(plan: Plan) -> dict[str, Any]:
+def job_fields_of_several(plan: Plan) -> dict[str, Any]:
     """Strategy and layouts of the job of several modules, which fixes the plan's layouts."""
     layouts = {name: fixed_as_decided(plan, name) for name in plan.layouts}
     return {"strategy": plan.made.strategy, "fix": Fix(items=plan.uses.fix.items, layouts=layouts)}
@@ -234,12 +234,12 @@ def fixed_as_decided(plan: Plan, name: str) -> Parallelism:
 def strategy_of(plan: Plan) -> str:
     """The strategy that solves a plan's problem again: its own; of a static layout by hand, the search of these."""
     by_hand = has_static_layout(plan) and "layouts" not in plan.made.decided
-    return strategy_deciding("layouts", 1) if by_hand else plan.made.strategy
+    return strategy_deciding("layouts", 1) if by_hand else solving_strategy(plan.made)
 
 
-def what_one_leaves_open(plan: Plan) -> dict[str, Any]:
+def job_fields_of_one(plan: Plan) -> dict[str, Any]:
     """Strategy and layout of the job of one module, which leaves open what its strategy decided."""
-    _, layout = planned_module(plan)
+    _, layout = require_solvable(plan)
     return {
         "strategy": strategy_of(plan),
         "layout": fixed_layout_fields(plan, layout),

@@ -6,7 +6,7 @@ from planner.units import first_few
 from planner.why.group_loads import WhyGroup, why_group
 from planner.why.item_degrees import WhyItem, item_degrees
 from planner.why.item_moves import WhyPlacedItem, item_moves
-from planner.why.plan_problem import only_module, sample_module, single_step
+from planner.why.plan_problem import require_groups, sample_module, single_step
 from planner.why.resolved import SolveAgain
 from planner.why.why_plan import WhyPlan, why_plan
 
@@ -32,7 +32,7 @@ def why_item(plan: Plan, number: int, module: str, item: int, resolve: SolveAgai
     """Why an item is where it is. Raises InputError when the step has no such item, or its plan places none."""
     step, several = single_step(plan, number), len(plan.layouts) > 1
     if not several:
-        only_module(step)
+        require_groups(step)
     sizes = step.uses.items.get(module, {})
     if item not in sizes:
         of = f" of `{module}`" if several else ""

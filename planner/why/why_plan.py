@@ -42,11 +42,11 @@ def why_plan(plan: Plan, number: int, resolve: SolveAgain) -> WhyPlan:
     """The breakdown of one step, and what would shorten it."""
     step = single_step(plan, number)
     facts = step_facts(step, score(step))
-    gains = modules_gains(step, facts.value) if len(step.layouts) > 1 else module_gains(step, facts.value, resolve)
+    gains = gains_of_several(step, facts.value) if len(step.layouts) > 1 else gains_of_one(step, facts.value, resolve)
     return WhyPlan(plan=plan.name, step=number, facts=facts, nearest=nearest_to(plan), **gains)
 
 
-def modules_gains(step: Plan, value: float) -> dict[str, Any]:
+def gains_of_several(step: Plan, value: float) -> dict[str, Any]:
     """The fields of the answer for several modules: placements and packs are planned again, in all else the decisions
     stay. `value`: seconds of the step.
     """
@@ -61,7 +61,7 @@ def modules_gains(step: Plan, value: float) -> dict[str, Any]:
     }
 
 
-def module_gains(step: Plan, value: float, resolve: SolveAgain) -> dict[str, Any]:
+def gains_of_one(step: Plan, value: float, resolve: SolveAgain) -> dict[str, Any]:
     """The fields of the answer for one module: solved again, or its decisions kept where no strategy makes them."""
     problem, kept = solvable_problem(step)
     if problem is None:

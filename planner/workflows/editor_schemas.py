@@ -4,14 +4,13 @@ from typing import Any
 
 from planner.costs import OBJECTIVES
 from planner.plan.formats import schema_of_format
-from planner.solve_job import BEST
 from planner.specs.framework.software import ANY, Software
 from planner.specs.hardware.cluster import Cluster
 from planner.specs.hardware.profile import Profile
 from planner.specs.library import shipped_names
 from planner.specs.model import Model
 from planner.specs.workload.distributions import DISTRIBUTIONS
-from planner.strategies import STRATEGIES
+from planner.strategies import BEST, STRATEGIES
 
 
 def schema_for_editor(name: str) -> dict[str, Any]:

@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 
 from planner import files, hf
 from planner.errors import InputError
-from planner.solve_job import BEST
 from planner.specs import library
 from planner.specs.base import with_fields
 from planner.specs.hardware.cluster import Cluster
@@ -26,7 +25,7 @@ from planner.specs.named_files import device_kind, read_cluster, read_software
 from planner.specs.workload.distributions import DISTRIBUTIONS
 from planner.specs.workload.length_sources import Distribution, LengthsFile, LengthSource, SamplesFile, Workload
 from planner.specs.workload.sample_records import JSON_ENDINGS
-from planner.strategies import strategy_deciding
+from planner.strategies import BEST, strategy_deciding
 from planner.workflows.question_samples import USUAL_TEXT, asked_clips, asked_images, asked_samples
 
 LOG = logging.getLogger(__name__)

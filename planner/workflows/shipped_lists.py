@@ -16,7 +16,7 @@ from planner.specs.parameters import active_parameters, parameter_counts
 from planner.specs.workload.distributions import DISTRIBUTIONS
 from planner.specs.workload.length_sources import Distribution, FixedLength, Workload
 from planner.specs.workload.sample_mix import CLIPS, IMAGES
-from planner.strategies import STRATEGIES, strategy_called
+from planner.strategies import BEST, STRATEGIES, strategy_called
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ def shipped_strategies() -> Iterator[ShippedEntry]:
     for name, entry in STRATEGIES.items():
         papers = re.findall(r"arXiv \d{4}\.\d{5}", import_module(entry.module).__doc__ or "")
         yield ShippedEntry(name, strategy_called(name).SUMMARY, ", ".join(dict.fromkeys(papers)))
-    yield ShippedEntry("best", "every strategy that supports the job, compared on one price", "the others")
+    yield ShippedEntry(BEST, "every strategy that supports the job, compared on one price", "the others")
 
 
 def shipped_software() -> Iterator[ShippedEntry]:

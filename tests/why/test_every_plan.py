@@ -8,7 +8,10 @@ from planner import files, pipeline
 from planner.errors import InputError
 from planner.plan.plan_file import Plan
 from planner.scoring import score
+from planner.specs.base import with_fields
 from planner.why import ModuleFacts, WhyNot, WhyPlan
+from planner.why.plan_problem import single_step
+from planner.why.why_plan import solvable_problem
 
 GOLDEN = sorted(Path("tests/golden").rglob("plan.yaml"))
 MODULES = [path for path in GOLDEN if len(files.read(path, Plan).layouts) > 1]
@@ -74,3 +77,12 @@ def test_a_field_of_several_modules_is_asked_of_one_of_them(path):
         assert f"{name}.zero=1" in (refused.value.fix or "")
         answer = pipeline.why_not(plan, (f"{name}.zero=1",))
         assert answer.after or answer.infeasible
+
+
+def test_a_plan_whose_order_was_imported_is_explained_by_who_decided_its_layouts():
+    """As the plan before the import is, but for who ordered its passes."""
+    plan = files.read(Path("tests/golden/pipeline_order/llama-3-8b-h100x8/plan.yaml"), Plan)
+    decided = {**plan.made.decided, "order": "torch-csv"}
+    imported = with_fields(plan, made=with_fields(plan.made, strategy="torch-csv", decided=decided))
+    problem, unable = solvable_problem(single_step(imported, 0))
+    assert problem and not unable and problem.job.strategy == "parallel_search"
