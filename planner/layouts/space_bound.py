@@ -20,6 +20,7 @@ import numpy as np
 from planner.costs import LayoutColumns, columns_where
 from planner.costs.step import StepItems, least_step_seconds
 from planner.layouts.equivalent_window import with_equivalent_window
+from planner.layouts.launchable_layouts import with_ep_overlap
 from planner.layouts.layout_batches import LayoutIndices, column_batches
 from planner.layouts.layout_fields import TrainingSetup
 from planner.layouts.layout_problem import LayoutProblem
@@ -57,7 +58,7 @@ def space_bound(problem: LayoutProblem, bounds: LayoutBounds) -> SpaceBound:
 
 def layout_bounds(problem: LayoutProblem, found: LayoutSpace) -> LayoutBounds:
     """The bounds of every layout of a space."""
-    count, orders = len(found["tp"]), order_choices(problem, found)
+    count, orders, found = len(found["tp"]), order_choices(problem, found), with_ep_overlap(problem, found)
     bounds = LayoutBounds(np.full(count, np.inf), np.zeros(count))
     offloads = optimizer_offload_is_open(problem)
     on_device = replace(problem, knobs=with_fields(problem.knobs, optimizer_offload=())) if offloads else problem
@@ -136,15 +137,20 @@ def least_seconds_of(problem: LayoutProblem, at: LayoutColumns) -> Floats:
     """Lower bounds of a step, (layouts,)."""
     trained, machine = problem.trained, problem.machine
     if trained.equal_lengths:
-        return np.asarray(least_step_seconds(trained.module, StepItems(at, at, at), machine))
-    module = with_equivalent_window(trained)
-    shortest = replace(at, seq=float(min(trained.sizes)), micro_batch=1.0)
-    mean = least_step_seconds(
-        module, StepItems(at, first_of_replica(trained, at), shortest, float(max(trained.sizes))), machine
-    )
+        return np.asarray(least_step_seconds(trained.module, step_items(trained, at), machine))
+    items = step_items(trained, at)
+    mean = least_step_seconds(with_equivalent_window(trained), items, machine)
     longest = replace(at, seq=float(max(trained.sizes)), batch=at.pipelines, micro_batch=1.0)
-    alone = least_step_seconds(trained.module, StepItems(longest, longest, shortest), machine)
+    alone = least_step_seconds(trained.module, StepItems(longest, longest, items.last), machine)
     return np.asarray(np.maximum(mean, alone))
+
+
+def step_items(trained: TrainingSetup, at: LayoutColumns) -> StepItems:
+    """The micro-batches of a step."""
+    if trained.equal_lengths:
+        return StepItems(at, at, at)
+    shortest = replace(at, seq=float(min(trained.sizes)), micro_batch=1.0)
+    return StepItems(at, first_of_replica(trained, at), shortest, float(max(trained.sizes)))
 
 
 def first_of_replica(trained: TrainingSetup, at: LayoutColumns) -> LayoutColumns:
