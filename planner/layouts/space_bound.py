@@ -24,7 +24,7 @@ from planner.layouts.launchable_layouts import with_ep_overlap
 from planner.layouts.layout_batches import LayoutIndices, column_batches
 from planner.layouts.layout_fields import TrainingSetup
 from planner.layouts.layout_problem import LayoutProblem
-from planner.layouts.layout_screening import Floats, with_memory
+from planner.layouts.layout_screening import Floats, loses_overlap, with_memory
 from planner.layouts.layout_space import LayoutSpace
 from planner.layouts.optimizer_offload_bound import with_least_optimizer_offload
 from planner.layouts.rank_orders import OrderChoice, order_choices, orders_of
@@ -95,8 +95,26 @@ def least_in_any_order(problem: LayoutProblem, at: LayoutColumns, orders: list[O
     for choice in orders:
         some = replace(columns_where(at, choice.tried), rank_order=choice.rank_order)
         if choice.tried.any():
-            some = with_any_parts(problem, some)
-            seconds[choice.tried] = np.minimum(seconds[choice.tried], least_seconds_of(problem, some))
+            seconds[choice.tried] = np.minimum(seconds[choice.tried], least_with_any_parts(problem, some))
+    return seconds
+
+
+def least_with_any_parts(problem: LayoutProblem, at: LayoutColumns) -> Floats:
+    """Lower bounds of a step, (layouts,), with any parts recomputed. Where a framework does not overlap ep beside
+    layers in full and experts that are recomputed, with other parts, or without the overlap.
+    """
+    seconds, alone = least_seconds_of(problem, with_any_parts(problem, at)), loses_overlap(problem, at)
+    if not alone.any():
+        return seconds
+    bare, knobs = columns_where(at, alone), problem.knobs
+    without = least_seconds_of(problem, with_any_parts(problem, replace(bare, overlap=bare.overlap - {"ep"})))
+    kinds, parts = (
+        tuple(each for each in some if each not in ("full", "moe"))
+        for some in (knobs.recompute, knobs.recomputed_parts)
+    )
+    others = with_any_parts(replace(problem, knobs=with_fields(knobs, recompute=kinds, recomputed_parts=parts)), bare)
+    enough = np.asarray(others.full_recompute) < bare.full_recompute
+    seconds[alone] = np.minimum(without, np.where(enough, least_seconds_of(problem, others), np.inf))
     return seconds
 
 
