@@ -5,6 +5,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
+from planner.costs import distinct_values
 from planner.layouts import (
     SCHEDULE,
     SEARCHED_FIELDS,
@@ -112,8 +113,9 @@ def distinct_kinds(found: LayoutSpace, order: LayoutIndices, equal_lengths: bool
     well, which these affect differently. Others of the same mesh differ by little that the closed form does not know.
     """
     names = ("tp", "cp", "pp", "micro_batch", SCHEDULE) if not equal_lengths else (*SEARCHED_FIELDS, SCHEDULE)
-    kinds = np.stack([found[name][order] for name in names] + [found["zero"][order] == 3])
-    _, first = np.unique(kinds, axis=1, return_index=True)
+    if not len(order):
+        return order
+    first, _ = distinct_values([*(found[name][order] for name in names), found["zero"][order] == 3])
     return order[np.sort(first)]
 
 
