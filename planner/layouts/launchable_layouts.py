@@ -21,8 +21,8 @@ DISPATCH_RULES = tuple(rule for rule in RULES if rule.name.startswith("dispatch"
 
 
 def layouts_of(problem: LayoutProblem, fixed: Parallelism) -> LayoutSpace:
-    """The layouts with the fixed fields that the job's framework can launch. Raises InputError where the job says the
-    layers of stages: a search has them as even as they can be.
+    """The layouts with the fixed fields that the job's framework can launch, of even stages. Raises InputError
+    where the job says the layers of stages: a search divides them itself (layouts/split_bound.py).
     """
     trained = problem.trained
     if fixed.stages:

@@ -12,6 +12,7 @@ import numpy as np
 
 from planner.plan.descriptions import flow_text
 from planner.plan.launch_case import CODED_FIELDS, LaunchCase, Truth
+from planner.plan.mesh.even_stages import has_even_stages
 from planner.specs.framework.knobs import RECOMPUTE_KINDS, ZERO_STAGES
 from planner.specs.parallelism import DEFAULT_RANK_ORDER, PART_SETS, RECOMPUTED_PARTS, RecomputedPart
 
@@ -27,6 +28,12 @@ class Rule:
     name: str
     refuses: Callable[[LaunchCase], Truth]
     why: Callable[[LaunchCase], str]
+
+
+def refuses_stages(at: LaunchCase) -> Truth:
+    """Stages have unequal numbers of layers."""
+    divides = at.facts.layers % (at["pp"] * at["vpp"]) == 0
+    return (not at.knobs.uneven_stages) & ~(divides & has_even_stages(at.options))
 
 
 def refuses_context(at: LaunchCase) -> Truth:
@@ -234,9 +241,10 @@ RULES = (
     ),
     Rule(
         "even stages",
-        lambda at: (not at.knobs.uneven_stages) & (at.facts.layers % (at["pp"] * at["vpp"]) != 0),
+        refuses_stages,
         lambda at: (
-            f"{at.facts.layers} layers do not divide over pp · vpp = {at['pp'] * at['vpp']} | degrees that divide them"
+            f"{at.facts.layers} layers do not divide evenly over pp · vpp = {at['pp'] * at['vpp']}"
+            " | degrees that divide them, and no stages"
         ),
     ),
     Rule(
