@@ -37,6 +37,7 @@ CASES = {
     "itertime": "benchmarks.itertime",
     "layout-spaces": "benchmarks.layout_spaces",
     "layout-regret": "benchmarks.layout_regret",
+    "rivals": "benchmarks.rivals",
     "own-errors": "benchmarks.own_errors",
     "moe-folding": "benchmarks.moe_folding",
     "recipes": "benchmarks.recipes",

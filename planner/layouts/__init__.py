@@ -1,5 +1,6 @@
 """The space of static layouts: every one that divides evenly, what each costs and needs, and a bound over all."""
 
+from planner.layouts.divided_layouts import DividedLayout, divided_layouts
 from planner.layouts.joint_bound import joint_bound
 from planner.layouts.joint_problem import JointProblem, unbounded_jointly, with_joint_fields
 from planner.layouts.launchable_layouts import layouts_of
@@ -14,6 +15,7 @@ from planner.layouts.layout_fields import (
     TrainingSetup,
     fixed_text,
     layout_of,
+    searched_overlap,
 )
 from planner.layouts.layout_problem import (
     LayoutProblem,
@@ -35,6 +37,7 @@ from planner.layouts.rank_counts import rank_counts
 from planner.layouts.recomputed_layers import recompute_ranges
 from planner.layouts.searched_parts import with_searched_parts
 from planner.layouts.space_bound import LayoutBounds, SpaceBound, layout_bounds, space_bound
+from planner.layouts.split_bound import least_divided
 
 __all__ = [
     "FULL_LAYERS",
@@ -43,6 +46,7 @@ __all__ = [
     "RECOMPUTE_BY_RANGES",
     "SCHEDULE",
     "SEARCHED_FIELDS",
+    "DividedLayout",
     "Floats",
     "JointProblem",
     "LayoutBounds",
@@ -55,6 +59,7 @@ __all__ = [
     "anything_fits",
     "assign_least_loaded",
     "closed_form_parts",
+    "divided_layouts",
     "fixed_fields",
     "fixed_text",
     "joint_bound",
@@ -63,10 +68,12 @@ __all__ = [
     "layout_of",
     "layout_problem",
     "layouts_of",
+    "least_divided",
     "rank_counts",
     "recompute_ranges",
     "screen",
     "screen_each",
+    "searched_overlap",
     "space_bound",
     "unbounded_jointly",
     "with_fixed_fields",

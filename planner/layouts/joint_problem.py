@@ -11,7 +11,7 @@ from math import prod
 
 from planner.costs import Pricing, machine_of
 from planner.costs.memory import device_accounting
-from planner.layouts.layout_fields import TrainingSetup
+from planner.layouts.layout_fields import TrainingSetup, searched_overlap
 from planner.layouts.layout_problem import LayoutProblem
 from planner.plan.gradient_flow import EdgeEnds, GradientFlow, gradient_flows
 from planner.plan.plan_file import Layout, Prices
@@ -82,7 +82,9 @@ class JointProblem:
         kind, name = device_of_rank(self.cluster, 0), self.module
         device, fixed = self.devices[kind], with_fields(self.fixed[name], ranks=None)
         fixed = with_fields(fixed, micro_batch=None) if self.packs else fixed
-        trained = TrainingSetup(self.models[name], self.cluster.size, self.parts(name), fixed, any_assignment=True)
+        trained = TrainingSetup(
+            self.models[name], self.cluster.size, self.parts(name), fixed, True, searched_overlap(fixed, self.knobs)
+        )
         accounting = device_accounting(device, self.prices.accounting)
         timing = self.prices.timing
         if not self.flows[name].trains():  # nothing of it is updated
@@ -112,7 +114,7 @@ class JointProblem:
         computes of them in the mean of all epochs.
         """
         sizes, fixed = self.parts(name), self.fixed[name]
-        layout = least_layout(fixed)
+        layout = least_layout(with_fields(fixed, overlap=fixed.overlap or searched_overlap(fixed, self.knobs)))
         if not sizes or len(layout.ranks) > self.cluster.size:
             return 0.0
         pricing = Pricing(

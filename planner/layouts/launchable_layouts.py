@@ -5,30 +5,32 @@ import numpy as np
 from planner.costs import DISPATCHES, seconds_by_dispatch
 from planner.errors import InputError
 from planner.layouts.layout_batches import columns_at
-from planner.layouts.layout_fields import DISPATCH, SOLVED_FIELDS
+from planner.layouts.layout_fields import DISPATCH, EP_OVERLAP, SOLVED_FIELDS
 from planner.layouts.layout_problem import LayoutProblem
 from planner.layouts.layout_space import LayoutSpace, layout_space
 from planner.layouts.rank_orders import ORDER_RULES, order_choices
 from planner.plan.launchable.launch_refusals import launchable
 from planner.plan.launchable.launch_rules import RULES, trained_facts
+from planner.specs.base import with_fields
 from planner.specs.parallelism import Parallelism
 
 OTHER_RULES = tuple(rule for rule in RULES if rule not in ORDER_RULES)
+OVERLAP_RULES = tuple(rule for rule in RULES if rule.name == "overlap of ep")
 DISPATCH_RULES = tuple(rule for rule in RULES if rule.name.startswith("dispatch"))
 
 
 def layouts_of(problem: LayoutProblem, fixed: Parallelism) -> LayoutSpace:
-    """The layouts with the fixed fields that the job's framework can launch. Raises InputError where the job says the
-    layers of stages: a search has them as even as they can be.
+    """The layouts with the fixed fields that the job's framework can launch, of even stages. Raises InputError
+    where the job says the layers of stages: a search divides them itself (layouts/split_bound.py).
     """
     trained = problem.trained
     if fixed.stages:
         fix = "fix the whole layout of every module, and ask planner predict; or leave stages out"
         raise InputError("the layers of stages are not searched", where="fix.layouts (stages)", fix=fix)
     per_node, schedules = problem.machine.network.per_node, problem.knobs.schedules
-    found = with_dispatch(problem, layout_space(trained, per_node, fixed, schedules))
+    found = with_ep_overlap(problem, with_dispatch(problem, layout_space(trained, per_node, fixed, schedules)))
     facts = trained_facts(trained.module, trained.ranks, trained.sizes)
-    columns = {name: column for name, column in found.items() if name not in SOLVED_FIELDS}
+    columns = {name: column for name, column in found.items() if name not in (*SOLVED_FIELDS, EP_OVERLAP)}
     able = launchable(columns, trained.fixed, facts, problem.knobs, OTHER_RULES)
     able &= np.any([choice.tried for choice in order_choices(problem, found)], axis=0)
     return {name: column[able] for name, column in found.items()}
@@ -52,3 +54,14 @@ def with_dispatch(problem: LayoutProblem, found: LayoutSpace) -> LayoutSpace:
         able = launchable(columns, trained.fixed, facts, problem.knobs, DISPATCH_RULES)
         each[number] = np.where(able, each[number], np.inf)
     return {**found, DISPATCH: np.asarray(kinds)[np.argmin(each, axis=0)]}
+
+
+def with_ep_overlap(problem: LayoutProblem, found: LayoutSpace) -> LayoutSpace:
+    """The layouts, with their exchanges with experts beside compute where the framework can launch that."""
+    trained = problem.trained
+    if "ep" not in trained.overlap or trained.module.routed_experts is None:
+        return found
+    facts, asked = trained_facts(trained.module, trained.ranks), with_fields(trained.fixed, overlap=("ep",))
+    columns = {name: found[name] for name in ("pp", "vpp", "recompute")}
+    able = launchable(columns, asked, facts, problem.knobs, OVERLAP_RULES) & (found["ep"] * found["etp"] > 1)
+    return {**found, EP_OVERLAP: able.astype(np.int64)}

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from planner.costs import DISPATCHES, LayoutColumns
 from planner.layouts.layout_fields import (
     DISPATCH,
+    EP_OVERLAP,
     RECOMPUTE,
     RECOMPUTE_BY_RANGES,
     SCHEDULE,
@@ -31,6 +32,7 @@ def column_batches(trained: TrainingSetup, found: LayoutSpace) -> Iterator[tuple
     whole = np.isin(found["recompute"], [RECOMPUTE.index(each) for each in ("none", "full")])
     recomputed = np.where(whole, RECOMPUTE.index("none"), found["recompute"])
     kinds = (recomputed * len(DISPATCHES) + found[DISPATCH]) * len(SCHEDULES) + found[SCHEDULE]
+    kinds = 2 * kinds + found[EP_OVERLAP]
     for kind in np.unique(kinds):
         (places,) = np.nonzero(kinds == kind)
         code = int(recomputed[places[0]])
@@ -44,18 +46,20 @@ def columns_at(
     trained: TrainingSetup, numbers: LayoutSpace, parts: frozenset[RecomputedPart] | None = frozenset()
 ) -> LayoutColumns:
     """Many layouts as one Columns; they agree on the parts that are recomputed in layers not recomputed in full, on
-    dispatch and on the schedule. None: those of the job's ranges. The order of ranks is the job's, else the first
-    one's: who solves for it sets it.
+    dispatch, on the schedule and on overlap of ep. None: those of the job's ranges. The order of ranks is the job's,
+    else the first one's: who solves for it sets it.
     """
     first = layout_of(trained, {name: int(each[0]) for name, each in numbers.items()})
     some = replace(columns_for(first, trained), schedule=SCHEDULES[int(numbers[SCHEDULE][0])])
     full = (numbers["recompute"] == RECOMPUTE.index("full")).astype(np.float64)
     full = np.where(numbers["recompute"] == RECOMPUTE_BY_RANGES, some.full_recompute, full)
-    left_out = ("recompute", DISPATCH, SCHEDULE, *SOLVED_FIELDS)
+    left_out = ("recompute", DISPATCH, SCHEDULE, EP_OVERLAP, *SOLVED_FIELDS)
+    overlap = frozenset(kind for kind in trained.overlap if kind == "tp" or numbers[EP_OVERLAP][0])
     named: dict[str, Any] = {name: each.astype(np.float64) for name, each in numbers.items() if name not in left_out}
     named["micro_batch"] = named["micro_batch"] * trained.mean_share
     return replace(
         some,
+        overlap=overlap or some.overlap,
         offload=trained.fixed.offload or 0.0,
         optimizer_offload=trained.fixed.optimizer_offload or 0.0,
         full_recompute=full,

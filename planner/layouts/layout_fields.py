@@ -17,11 +17,13 @@ from planner.plan.launchable.launch_rules import CODED_FIELDS
 from planner.plan.mesh.even_stages import even_stages
 from planner.plan.plan_file import Layout
 from planner.specs.base import Ranks, with_fields
+from planner.specs.framework.knobs import Knobs
 from planner.specs.layers import Module
 from planner.specs.parallelism import (
     MESH_DIMS,
     ZERO_BUBBLE,
     Dtype,
+    OverlappedKind,
     Parallelism,
     Schedule,
     decided_fields,
@@ -45,6 +47,7 @@ OFFLOADS = (OFFLOAD, OPTIMIZER_OFFLOAD)
 RANK_ORDERS = tuple("-".join(dims) for dims in permutations(MESH_DIMS))  # every order of ranks, the default one first
 RANK_ORDER = "rank_order"  # of a table: a place in RANK_ORDERS
 SOLVED_FIELDS = (FULL_LAYERS, OFFLOAD, OPTIMIZER_OFFLOAD, RANK_ORDER)
+EP_OVERLAP = "ep_overlap"  # of a table: 1 where exchanges with experts run beside compute
 NOTHING_FIXED = Parallelism()
 
 
@@ -57,6 +60,7 @@ class TrainingSetup:
     sizes: tuple[int, ...]  # tokens of each sequence
     fixed: Parallelism = NOTHING_FIXED
     any_assignment: bool = False  # replicas may have any of the sequences, and micro-batches fewer than layouts say
+    overlap: tuple[OverlappedKind, ...] = ()  # exchanges that layouts have beside compute, where the job leaves it open
 
     @property
     def dtype(self) -> Dtype:
@@ -95,7 +99,7 @@ def layout_of(trained: TrainingSetup, numbers: Mapping[str, int]) -> Layout:
     """A layout with these searched fields, layers to recompute and shares to offload, the others as the job says; dp is
     the rest of the ranks.
     """
-    enumerated = {name: value for name, value in numbers.items() if name not in OFFLOADS}
+    enumerated = {name: value for name, value in numbers.items() if name not in (*OFFLOADS, EP_OVERLAP)}
     chosen: dict[str, Any] = {**decided_fields(trained.fixed), **enumerated}
     full_layers = chosen.pop(FULL_LAYERS, 0)
     chosen |= {name: numbers[name] / OFFLOAD_STEPS for name in OFFLOADS if numbers.get(name)}
@@ -105,6 +109,9 @@ def layout_of(trained: TrainingSetup, numbers: Mapping[str, int]) -> Layout:
     chosen[RANK_ORDER] = trained.fixed.rank_order or RANK_ORDERS[numbers.get(RANK_ORDER, 0)]
     chosen["recompute"] = trained.fixed.recompute if how == RECOMPUTE_BY_RANGES else RECOMPUTE[how]
     pp, vpp = chosen.get("pp", 1), chosen.get("vpp", 1)
+    if trained.overlap:
+        able = {"tp": chosen.get("tp", 1) > 1, "ep": bool(numbers.get(EP_OVERLAP))}
+        chosen["overlap"] = tuple(kind for kind in trained.overlap if able[kind])
     chosen["dp"] = trained.ranks // (chosen.get("tp", 1) * chosen.get("cp", 1) * pp * chosen.get("replica", 1))
     schedule = schedule_of(trained, pp, vpp, numbers.get(SCHEDULE, 0))
     layout = Layout(
@@ -115,6 +122,16 @@ def layout_of(trained: TrainingSetup, numbers: Mapping[str, int]) -> Layout:
         return layout
     ranges = recompute_ranges(layout, trained.module.layers, chosen["recompute"], full_layers)
     return with_fields(layout, recompute=ranges)
+
+
+def searched_overlap(fixed: Parallelism, knobs: Knobs) -> tuple[OverlappedKind, ...]:
+    """The exchanges that a search has beside compute, where layouts have them: all that a framework can, as none takes
+    longer so; none where the job says which.
+    """
+    if fixed.overlap is not None:
+        return ()
+    sharded = fixed.sequence_parallel is not False or knobs.tp_overlap == "any"
+    return tuple(kind for kind in knobs.overlap if kind != "tp" or sharded)
 
 
 def schedule_of(trained: TrainingSetup, pp: int, vpp: int, place: int = 0) -> Schedule | None:

@@ -6,7 +6,7 @@ from math import inf
 from planner.costs import DISPATCHES, MachineModel, machine_of
 from planner.costs.memory import allowed_bytes, device_accounting
 from planner.errors import InputError
-from planner.layouts.layout_fields import TrainingSetup
+from planner.layouts.layout_fields import TrainingSetup, searched_overlap
 from planner.plan.node_storage import host_bytes
 from planner.specs.base import Ranks, with_fields
 from planner.specs.framework.knobs import Knobs
@@ -55,7 +55,9 @@ class LayoutProblem:
 def layout_problem(inputs: Inputs) -> LayoutProblem:
     """The problem of a job's first batch, on all ranks or those that it fixes for its only module."""
     sizes, ranks = tuple(inputs.batches[0].items.values()), ranks_alone(inputs)
-    trained = TrainingSetup(inputs.spec, len(ranks) if ranks else inputs.cluster.size, sizes, fixed_fields(inputs))
+    fixed, count = fixed_fields(inputs), len(ranks) if ranks else inputs.cluster.size
+    overlap = searched_overlap(fixed, inputs.software.knobs)
+    trained = TrainingSetup(inputs.spec, count, sizes, fixed, overlap=overlap)
     kind, device = inputs.cluster.ranks[0].kind, inputs.device
     accounting = device_accounting(device, inputs.accounting)
     machine = machine_of(inputs.cluster, device, inputs.rates.get(kind), inputs.timing, accounting)

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from planner.costs import LayoutColumns, columns_where, joined_columns, layout_count
 from planner.costs.memory import OFFLOAD_STEPS, StageBytes, layers_on_stage, oom_chance, stages_bytes
 from planner.costs.step import StepSeconds, static_step_seconds
+from planner.layouts.launchable_layouts import with_ep_overlap
 from planner.layouts.layout_batches import column_batches
-from planner.layouts.layout_fields import FULL_LAYERS, OFFLOADS, RANK_ORDER, SOLVED_FIELDS, columns_for
+from planner.layouts.layout_fields import EP_OVERLAP, FULL_LAYERS, OFFLOADS, RANK_ORDER, SOLVED_FIELDS, columns_for
 from planner.layouts.layout_problem import LayoutProblem
 from planner.layouts.layout_space import LayoutSpace
 from planner.layouts.rank_orders import OrderChoice, order_choices, orders_of
@@ -59,8 +60,9 @@ def screen_each(problems: Sequence[LayoutProblem], found: LayoutSpace) -> list[S
     little longer than one, as what stages hold is computed once.
     """
     problem, shape = problems[0], (len(problems), len(found["tp"]))
+    found = with_ep_overlap(problem, found)
     orders = order_choices(problem, found)
-    solved = {name: np.zeros(shape, dtype=np.int64) for name in SOLVED_FIELDS}
+    solved = {name: np.zeros(shape, dtype=np.int64) for name in (*SOLVED_FIELDS, EP_OVERLAP)}
     seconds, needed = np.zeros(shape), np.zeros(shape)
     for places, at in column_batches(problem.trained, found):
         held, every = fullest_columns(problem, at), list[LayoutColumns]()
@@ -84,7 +86,12 @@ def solved_numbers(problem: LayoutProblem, at: LayoutColumns) -> LayoutSpace:
     """What was solved for, as a table of layouts has it."""
     layers = np.rint(at.full_recompute * layers_on_stage(problem.trained.module, at, 0))
     open_ = [name for name in OFFLOADS if getattr(problem.trained.fixed, name) is None]
-    return {FULL_LAYERS: layers, **{name: np.rint(getattr(at, name) * OFFLOAD_STEPS) for name in open_}}
+    overlaps = np.broadcast_to("ep" in at.overlap, layers.shape) & ~loses_overlap(problem, at)
+    return {
+        FULL_LAYERS: layers,
+        EP_OVERLAP: overlaps,
+        **{name: np.rint(getattr(at, name) * OFFLOAD_STEPS) for name in open_},
+    }
 
 
 def rounded(seconds: Floats) -> Floats:
@@ -115,7 +122,23 @@ def quickest_order(
     return seconds, chosen
 
 
+def loses_overlap(problem: LayoutProblem, at: LayoutColumns) -> NDArray[np.bool_]:
+    """Whether layouts recompute layers in full beside which their framework does not overlap ep."""
+    searched = "ep" in at.overlap and "ep" in problem.trained.overlap and problem.knobs.ep_overlap == "interleaved"
+    return np.asarray((np.asarray(at.full_recompute) > 0.0) & searched)
+
+
 def seconds_of(problem: LayoutProblem, at: LayoutColumns) -> Floats:
+    """Seconds of a step, (layouts,), with the overlap that they can have."""
+    alone = loses_overlap(problem, at)
+    seconds = overlapped_seconds(problem, at)
+    if alone.any():
+        some = replace(columns_where(at, alone), overlap=at.overlap - {"ep"})
+        seconds[alone] = overlapped_seconds(problem, some)
+    return seconds
+
+
+def overlapped_seconds(problem: LayoutProblem, at: LayoutColumns) -> Floats:
     """Seconds of a step, (layouts,); for unequal sequences at least those of the longest alone on one replica."""
     trained = problem.trained
     if trained.equal_lengths:

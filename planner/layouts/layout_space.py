@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from planner.costs import DISPATCHES
 from planner.layouts.layout_fields import (
     DISPATCH,
+    EP_OVERLAP,
     RECOMPUTE,
     RECOMPUTE_BY_RANGES,
     SCHEDULE,
@@ -47,7 +48,7 @@ def layout_space(
     dispatch = np.full(len(table), DISPATCHES.index(fixed.dispatch or "all_to_all"), dtype=np.int64)
     kept = trained.fixed.schedule
     columns |= {name: np.zeros(len(table), dtype=np.int64) for name in SOLVED_FIELDS}
-    columns[DISPATCH] = dispatch
+    columns |= {DISPATCH: dispatch, EP_OVERLAP: np.zeros_like(dispatch)}
     columns[SCHEDULE] = np.full(len(table), SCHEDULES.index(kept or "1f1b"), dtype=np.int64)
     return columns if kept else with_schedules(columns, [name for name in schedules if name in ZERO_BUBBLE])
 

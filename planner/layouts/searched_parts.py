@@ -25,7 +25,7 @@ from planner.costs import (
 )
 from planner.costs.memory import OFFLOAD_STEPS, layers_on_stage, stages_bytes
 from planner.layouts.layout_batches import LayoutIndices, column_batches
-from planner.layouts.layout_fields import FULL_LAYERS, OFFLOADS, RECOMPUTE, SOLVED_FIELDS
+from planner.layouts.layout_fields import EP_OVERLAP, FULL_LAYERS, OFFLOADS, RECOMPUTE, SOLVED_FIELDS
 from planner.layouts.layout_problem import LayoutProblem
 from planner.layouts.layout_screening import (
     Floats,
@@ -108,7 +108,7 @@ def searched_parts(problem: LayoutProblem, screened: ScreenedLayouts) -> LayoutS
     (more,) = np.nonzero(chosen != none)
     columns = {name: column[more] for name, column in {**found, "recompute": chosen}.items()}
     facts = trained_facts(problem.trained.module, problem.trained.ranks, problem.trained.sizes)
-    asked = {name: column for name, column in columns.items() if name not in SOLVED_FIELDS}
+    asked = {name: column for name, column in columns.items() if name not in (*SOLVED_FIELDS, EP_OVERLAP)}
     able = launchable(asked, problem.trained.fixed, facts, problem.knobs)
     unsolved = dict.fromkeys((FULL_LAYERS, *OFFLOADS), np.zeros_like(more))
     return {name: column[able] for name, column in {**columns, **unsolved}.items()}

@@ -20,10 +20,11 @@ import numpy as np
 from planner.costs import LayoutColumns, columns_where
 from planner.costs.step import StepItems, least_step_seconds
 from planner.layouts.equivalent_window import with_equivalent_window
+from planner.layouts.launchable_layouts import with_ep_overlap
 from planner.layouts.layout_batches import LayoutIndices, column_batches
 from planner.layouts.layout_fields import TrainingSetup
 from planner.layouts.layout_problem import LayoutProblem
-from planner.layouts.layout_screening import Floats, with_memory
+from planner.layouts.layout_screening import Floats, loses_overlap, with_memory
 from planner.layouts.layout_space import LayoutSpace
 from planner.layouts.optimizer_offload_bound import with_least_optimizer_offload
 from planner.layouts.rank_orders import OrderChoice, order_choices, orders_of
@@ -57,7 +58,7 @@ def space_bound(problem: LayoutProblem, bounds: LayoutBounds) -> SpaceBound:
 
 def layout_bounds(problem: LayoutProblem, found: LayoutSpace) -> LayoutBounds:
     """The bounds of every layout of a space."""
-    count, orders = len(found["tp"]), order_choices(problem, found)
+    count, orders, found = len(found["tp"]), order_choices(problem, found), with_ep_overlap(problem, found)
     bounds = LayoutBounds(np.full(count, np.inf), np.zeros(count))
     offloads = optimizer_offload_is_open(problem)
     on_device = replace(problem, knobs=with_fields(problem.knobs, optimizer_offload=())) if offloads else problem
@@ -94,8 +95,26 @@ def least_in_any_order(problem: LayoutProblem, at: LayoutColumns, orders: list[O
     for choice in orders:
         some = replace(columns_where(at, choice.tried), rank_order=choice.rank_order)
         if choice.tried.any():
-            some = with_any_parts(problem, some)
-            seconds[choice.tried] = np.minimum(seconds[choice.tried], least_seconds_of(problem, some))
+            seconds[choice.tried] = np.minimum(seconds[choice.tried], least_with_any_parts(problem, some))
+    return seconds
+
+
+def least_with_any_parts(problem: LayoutProblem, at: LayoutColumns) -> Floats:
+    """Lower bounds of a step, (layouts,), with any parts recomputed. Where a framework does not overlap ep beside
+    layers in full and experts that are recomputed, with other parts, or without the overlap.
+    """
+    seconds, alone = least_seconds_of(problem, with_any_parts(problem, at)), loses_overlap(problem, at)
+    if not alone.any():
+        return seconds
+    bare, knobs = columns_where(at, alone), problem.knobs
+    without = least_seconds_of(problem, with_any_parts(problem, replace(bare, overlap=bare.overlap - {"ep"})))
+    kinds, parts = (
+        tuple(each for each in some if each not in ("full", "moe"))
+        for some in (knobs.recompute, knobs.recomputed_parts)
+    )
+    others = with_any_parts(replace(problem, knobs=with_fields(knobs, recompute=kinds, recomputed_parts=parts)), bare)
+    enough = np.asarray(others.full_recompute) < bare.full_recompute
+    seconds[alone] = np.minimum(without, np.where(enough, least_seconds_of(problem, others), np.inf))
     return seconds
 
 
@@ -136,15 +155,20 @@ def least_seconds_of(problem: LayoutProblem, at: LayoutColumns) -> Floats:
     """Lower bounds of a step, (layouts,)."""
     trained, machine = problem.trained, problem.machine
     if trained.equal_lengths:
-        return np.asarray(least_step_seconds(trained.module, StepItems(at, at, at), machine))
-    module = with_equivalent_window(trained)
-    shortest = replace(at, seq=float(min(trained.sizes)), micro_batch=1.0)
-    mean = least_step_seconds(
-        module, StepItems(at, first_of_replica(trained, at), shortest, float(max(trained.sizes))), machine
-    )
+        return np.asarray(least_step_seconds(trained.module, step_items(trained, at), machine))
+    items = step_items(trained, at)
+    mean = least_step_seconds(with_equivalent_window(trained), items, machine)
     longest = replace(at, seq=float(max(trained.sizes)), batch=at.pipelines, micro_batch=1.0)
-    alone = least_step_seconds(trained.module, StepItems(longest, longest, shortest), machine)
+    alone = least_step_seconds(trained.module, StepItems(longest, longest, items.last), machine)
     return np.asarray(np.maximum(mean, alone))
+
+
+def step_items(trained: TrainingSetup, at: LayoutColumns) -> StepItems:
+    """The micro-batches of a step."""
+    if trained.equal_lengths:
+        return StepItems(at, at, at)
+    shortest = replace(at, seq=float(min(trained.sizes)), micro_batch=1.0)
+    return StepItems(at, first_of_replica(trained, at), shortest, float(max(trained.sizes)))
 
 
 def first_of_replica(trained: TrainingSetup, at: LayoutColumns) -> LayoutColumns:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from planner.plan.pack_fill import pack_fill
 from planner.plan.plan_file import Alternative, Layout, Plan
+from planner.scoring.bound_scope import bound_over
 from planner.scoring.bounds import SPACE, bounds_same_work
 from planner.scoring.expert_answer import expert_answers
 from planner.scoring.nearest_run import interval_spread, nearest_run
@@ -47,6 +48,7 @@ def plan_answer(plan: Plan, scores: Sequence[Score]) -> PlanAnswer:
         "gap": (seconds - bound) / bound if bound > 0 else 0.0,
         "bound_by": by,
         "bound_of": "layout" if bounds_same_work(by) else "space",
+        "bound_over": bound_over(plan),
         "memory": memory_answer(scores),
         **throughput(plan, seconds)._asdict(),
         "dropped": [*plan.uses.dropped],

@@ -9,7 +9,9 @@ from planner.layouts import (
     joint_bound,
     layout_bounds,
     layouts_of,
+    least_divided,
     rank_counts,
+    searched_overlap,
     space_bound,
 )
 from planner.plan.mesh.even_stages import has_even_stages
@@ -37,12 +39,13 @@ def space_seconds_on(plan: Plan, name: str, count: int) -> float:
     kind = device_of_rank(uses.cluster, 0)
     device, fixed = uses.devices[kind], with_fields(uses.fix.layouts.get(name, Parallelism()), ranks=None)
     sizes = tuple(step_sizes(plan, 0, name).values())
-    trained = TrainingSetup(uses.models[name], count, sizes, fixed)
+    overlap = searched_overlap(fixed, uses.software.knobs)
+    trained = TrainingSetup(uses.models[name], count, sizes, fixed, overlap=overlap)
     accounting = device_accounting(device, uses.prices.accounting)
     machine = machine_of(uses.cluster, device, uses.prices.rates.get(kind), uses.prices.timing, accounting)
     problem = LayoutProblem(trained, machine, accounting, uses.limits, uses.software.knobs)
-    bounds = layout_bounds(problem, layouts_of(problem, trained.fixed))
-    return space_bound(problem, bounds).seconds
+    found = layouts_of(problem, trained.fixed)
+    return least_divided(problem, found, space_bound(problem, layout_bounds(problem, found)).seconds).seconds
 
 
 def least_work(plan: Plan) -> float:

@@ -24,10 +24,12 @@ from dataclasses import replace
 from planner.errors import Infeasible
 from planner.layouts import (
     LayoutProblem,
+    divided_layouts,
     fixed_fields,
     layout_bounds,
     layout_problem,
     layouts_of,
+    least_divided,
     rank_counts,
     screen,
     space_bound,
@@ -95,10 +97,11 @@ def plan_on(inputs: Inputs, problem: LayoutProblem) -> Plan:
         raise infeasible_error(problem, None, fixed)
     screened = with_searched_parts(problem, screen(problem, layouts))
     bounds = layout_bounds(problem, screened.layouts)
-    simulated = simulate_best(inputs, problem, screened, bounds)
+    bound = space_bound(problem, bounds)
+    least = least_divided(problem, layouts, bound.seconds)
+    simulated = simulate_best(inputs, problem, screened, bounds, divided_layouts(problem, least))
     if not simulated:
         raise infeasible_error(problem, screened, fixed)
-    bound = space_bound(problem, bounds)
     work = f"{bound.layouts} layouts priced, {bound.excluded} excluded by memory, {len(simulated)} simulated"
     refused: list[Infeasible] = []
     while simulated:
@@ -109,7 +112,7 @@ def plan_on(inputs: Inputs, problem: LayoutProblem) -> Plan:
             scored = with_score(best.plan, work)
             others = layout_alternatives(inputs.module, problem, best, simulated, screened)
             return with_fields(
-                over_space(scored, bound.seconds) if in_closed_form(scored) else scored,
+                over_space(scored, least.seconds) if in_closed_form(scored) else scored,
                 alternatives=(*others, *numeric_alternatives(inputs, problem, best, screened)),
             )
         except Infeasible as error:  # where micro-batches accumulate, a plan holds more than in the closed form

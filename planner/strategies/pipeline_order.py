@@ -57,10 +57,12 @@ def supports(inputs: Inputs) -> str | None:
 
 
 def inputs_for_base(inputs: Inputs) -> Inputs:
-    """The job as given to the refined strategy: one chunk per rank, under 1F1B, since the order is decided here."""
+    """The job as given to the refined strategy: one chunk per rank, under 1F1B, since the order is decided here, and
+    nothing offloaded, which orders do not know.
+    """
     fix = inputs.job.fix
     fixed = fix.layouts.get(inputs.module, Parallelism())
-    layouts = {**fix.layouts, inputs.module: with_fields(fixed, vpp=1, schedule="1f1b")}
+    layouts = {**fix.layouts, inputs.module: with_fields(fixed, vpp=1, schedule="1f1b", offload=fixed.offload or 0.0)}
     return replace(inputs, job=with_fields(inputs.job, fix=with_fields(fix, layouts=layouts)))
 
 

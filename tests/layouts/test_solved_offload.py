@@ -191,12 +191,11 @@ def test_a_framework_without_offload_has_the_layouts_of_a_job_that_forbids_it(sc
     """Byte for byte, and so does a device without a link to its host."""
     _, _, forbidden = screened(LONG, "offload: 0")
     _, _, without = screened(LONG, offload="none")
-    _, _, whole = screened(LONG, offload_shares="whole")
     inputs, other, _ = screened(LONG)
     cut = replace(other.machine, device=with_fields(other.machine.device, host_gb_per_s=None))
     unlinked = screen(replace(other, machine=cut), layouts_of(other, fixed_fields(inputs)))
     priced = screen(replace(other, by_rates=False), layouts_of(other, fixed_fields(inputs)))
-    for each in (without, whole, unlinked, priced):
+    for each in (without, unlinked, priced):
         assert (each.seconds == forbidden.seconds).all() and (each.bytes_needed == forbidden.bytes_needed).all()
         assert all((each.layouts[name] == forbidden.layouts[name]).all() for name in each.layouts)
 

@@ -9,6 +9,7 @@ from planner.costs.memory.footprint import (
     layer_token_bytes,
     layers_on_stage,
 )
+from planner.costs.memory.layer_room import LayerKept, LayerRoom, layer_kept, layer_room, usual_kind
 from planner.costs.memory.model_states import layers_before
 from planner.costs.memory.offload import STEPS as OFFLOAD_STEPS
 from planner.costs.memory.offload import Offloading
@@ -21,6 +22,8 @@ __all__ = [
     "OFFLOAD_STEPS",
     "ActivationBytes",
     "Footprint",
+    "LayerKept",
+    "LayerRoom",
     "Offloading",
     "StageBytes",
     "allowed_bytes",
@@ -29,10 +32,13 @@ __all__ = [
     "footprint",
     "fullest_stage",
     "in_flight",
+    "layer_kept",
+    "layer_room",
     "layer_token_bytes",
     "layers_before",
     "layers_on_stage",
     "oom_chance",
     "resident_footprint",
     "stages_bytes",
+    "usual_kind",
 ]

@@ -56,8 +56,8 @@ def layers_before(layers: int, at: LayoutColumns, chunk: Number) -> Number:
 
 def layers_by_rank(at: LayoutColumns) -> list[int]:
     """Layers of each pipeline rank, over all of its chunks, of stages that are said."""
-    each = np.diff(at.cuts)
-    return [int(each[rank :: int(at.pp)].sum()) for rank in range(int(at.pp))]
+    each, ranks = np.diff(at.cuts), int(np.max(at.pp))
+    return [int(each[rank::ranks].sum()) for rank in range(ranks)]
 
 
 def first_stage_layers(layers: int, at: LayoutColumns) -> Number:
@@ -277,8 +277,25 @@ def parameter_bytes(
 
 def moment_bytes(module: Module, at: LayoutColumns, accounting: MemoryCoefficients, stage: Number) -> Number:
     """Bytes of Adam's moments on one rank of a stage, which may be in host memory."""
-    each = 2.0 * at.element if at.full_precision else min(MOMENT_BYTES, accounting.optimizer_bytes)
-    return optimizer_shard_bytes(module, at, accounting, stage, each)
+    return optimizer_shard_bytes(module, at, accounting, stage, moment_width(at, accounting))
+
+
+def layer_state_bytes(
+    module: Module, kind: LayerKind, at: LayoutColumns, accounting: MemoryCoefficients
+) -> tuple[Number, Number]:
+    """Bytes of the states of a trained layer on one rank; and of these, Adam's moments."""
+    dense, experts = rank_layer_parameters(module, kind, at)
+    own, each = StageParameters(dense, 0.0, experts), per_parameter(at, accounting)
+    moments = StateBytes(0.0, 0.0, moment_width(at, accounting))
+    states, moved = (
+        sum(part.total for part in parameter_bytes(own, width, at, accounting)) for width in (each, moments)
+    )
+    return states, moved
+
+
+def moment_width(at: LayoutColumns, accounting: MemoryCoefficients) -> float:
+    """Bytes of a parameter's two moments."""
+    return 2.0 * at.element if at.full_precision else min(MOMENT_BYTES, accounting.optimizer_bytes)
 
 
 def optimizer_shard_bytes(
@@ -319,6 +336,11 @@ def root_reduction_bytes(module: Module, at: LayoutColumns, accounting: MemoryCo
     return np.where(np.asarray(at.zero) >= 3, at.element * held + reduced * trained, 0.0)
 
 
+def gathered_width(at: LayoutColumns, accounting: MemoryCoefficients) -> float:
+    """Bytes of a trained parameter that is gathered, and of its gradient as reduced."""
+    return at.element + max(at.element, accounting.gradient_bytes)
+
+
 def gathered_bytes(module: Module, at: LayoutColumns, accounting: MemoryCoefficients, stage: Number) -> Number:
     """Bytes of buckets of gradients, and under ZeRO-3 what is gathered on each rank: the layer in use and the next, the
     head, and the gradients of the largest of these as computed and as reduced; or the whole stage, where it stays
@@ -337,6 +359,6 @@ def gathered_bytes(module: Module, at: LayoutColumns, accounting: MemoryCoeffici
     graded = layer if module.trained == "all" else 0.0  # adapters are next to nothing
     once = cast * (2 * layer + end) + (cast + gradient) * np.maximum(graded, np.minimum(end, trained.embedding_head))
     if accounting.keeps_gathered:
-        stays = (cast + gradient) * sum(trained) + cast * (sum(part) - sum(trained))
+        stays = gathered_width(at, accounting) * sum(trained) + cast * (sum(part) - sum(trained))
         once = np.where(np.asarray(at.pp) > 1, np.maximum(stays, once), once)
     return np.where(np.asarray(at.zero) >= 3, once, 0.0) + buckets

@@ -1,6 +1,12 @@
 """The closed form of a static step: seconds of stages, pipeline and replicas, for columns of layouts."""
 
 from planner.costs.step.few_micro_batches import few_micro_batches_seconds
+from planner.costs.step.least_split import (
+    LinesOfStages,
+    behind_first_rank_by_layers,
+    lines_of_stages,
+    seconds_behind,
+)
 from planner.costs.step.least_step import (
     StepItems,
     least_busy_seconds,
@@ -15,9 +21,11 @@ from planner.costs.step.unequal_turns import SequenceSizes
 
 __all__ = [
     "FeedingEncoder",
+    "LinesOfStages",
     "SequenceSizes",
     "StepItems",
     "StepSeconds",
+    "behind_first_rank_by_layers",
     "fed_step_seconds",
     "few_micro_batches_seconds",
     "item_seconds",
@@ -26,6 +34,8 @@ __all__ = [
     "least_kept_seconds",
     "least_path_seconds",
     "least_step_seconds",
+    "lines_of_stages",
     "one_rank",
+    "seconds_behind",
     "static_step_seconds",
 ]

@@ -238,12 +238,12 @@ def through_uneven_stages(layer: MicroBatchSeconds, head: MicroBatchSeconds, pau
     forward = np.array([layer.forward.seconds * count + pause for count in counts])
     both = forward + np.array([layer.backward.seconds * count + pause for count in counts])
     forward[-1], both[-1] = forward[-1] + head.forward.seconds, both[-1] + head.seconds
-    later = np.arange(len(counts))[::-1]
+    later = np.arange(len(counts))[::-1].reshape(-1, *(1,) * (both.ndim - 1))
     hidden = np.minimum(later, at.micro_batches - 1.0) * forward
-    before = np.cumsum(both) - both
-    behind = np.sum(both) - before - both
+    before = np.cumsum(both, axis=0) - both
+    behind = np.sum(both, axis=0) - before - both
     ends = before + at.micro_batches * both + np.maximum(0.0, behind - hidden)
-    return np.max(ends) - (at.micro_batches - 1.0) * np.max(both)
+    return np.max(ends, axis=0) - (at.micro_batches - 1.0) * np.max(both, axis=0)
 
 
 @lru_cache(maxsize=1024)  # hundreds of spaces of one module are screened, and each screen asks twice
@@ -259,7 +259,7 @@ def item_seconds(module: Module, one: LayoutColumns, machine: MachineModel, size
 
 def one_rank(at: LayoutColumns) -> LayoutColumns:
     """One rank with a micro-batch of one sequence, and all else of layouts that the work of an item depends on."""
-    kept = {name: getattr(at, name) for name in (*NON_NUMERIC_FIELDS, *ITEM_FIELDS) if name != "alike"}
+    kept = {name: getattr(at, name) for name in (*NON_NUMERIC_FIELDS, *ITEM_FIELDS) if name not in ("alike", "cuts")}
     return LayoutColumns(**kept, ranks=1.0, seq=1.0, batch=1.0)
 
 

@@ -12,6 +12,7 @@ from typing import Any, get_args
 import numpy as np
 
 from planner.plan.descriptions import flow_text
+from planner.plan.mesh.even_stages import has_even_stages
 from planner.specs.framework.knobs import RECOMPUTE_KINDS, ZERO_STAGES, Knobs
 from planner.specs.layers import Module
 from planner.specs.layers.head_widths import kv_heads
@@ -137,6 +138,12 @@ class Rule:
     name: str
     refuses: Callable[[LaunchCase], Truth]
     why: Callable[[LaunchCase], str]
+
+
+def refuses_stages(at: LaunchCase) -> Truth:
+    """Stages have unequal numbers of layers."""
+    divides = at.facts.layers % (at["pp"] * at["vpp"]) == 0
+    return (not at.knobs.uneven_stages) & ~(divides & has_even_stages(at.options))
 
 
 def refuses_context(at: LaunchCase) -> Truth:
@@ -340,9 +347,10 @@ RULES = (
     ),
     Rule(
         "even stages",
-        lambda at: (not at.knobs.uneven_stages) & (at.facts.layers % (at["pp"] * at["vpp"]) != 0),
+        refuses_stages,
         lambda at: (
-            f"{at.facts.layers} layers do not divide over pp · vpp = {at['pp'] * at['vpp']} | degrees that divide them"
+            f"{at.facts.layers} layers do not divide evenly over pp · vpp = {at['pp'] * at['vpp']}"
+            " | degrees that divide them, and no stages"
         ),
     ),
     Rule(

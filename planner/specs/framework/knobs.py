@@ -43,7 +43,7 @@ class Knobs(Spec):
     # What divides the length of equal sequences, where cp > 1: 2·cp; or that and tp (with tp alone too).
     sequence_multiple: Literal["any", "2cp", "tp_2cp"] = "any"
     pp: bool = True
-    uneven_stages: bool = True  # layers that pp · vpp does not divide
+    uneven_stages: bool = True  # layers that pp · vpp does not divide, or that stages divide unevenly
     tied_stages: bool = True  # a pipeline of a model whose head shares the embedding's weights
     schedules: tuple[Schedule, ...] = get_args(Schedule)  # beside 1f1b; interleaved: vpp > 1
     least_micro_batches: Literal["one", "stages"] = "one"  # stages: M ≥ pp without interleaving
@@ -66,7 +66,7 @@ class Knobs(Spec):
     recompute: tuple[RecomputeKind, ...] = RECOMPUTE_KINDS
     recomputed_parts: tuple[RecomputedPart, ...] = RECOMPUTED_PARTS  # that can be named, where selective is possible
     offload: Literal["none", "alone", "any"] = "any"  # of activations; alone: without pipeline and recomputation
-    # whole: of modules or layers as a whole, so that a job may say a share, and no search decides one.
+    # whole: of modules or layers as a whole, some of which a share stands for.
     offload_shares: Literal["any", "whole"] = "any"
     optimizer_offload: tuple[ZeroStage, ...] = ZERO_STAGES  # stages beside which moments may be in host memory
     dtypes: tuple[Dtype, ...] = get_args(Dtype)

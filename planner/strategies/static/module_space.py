@@ -243,7 +243,8 @@ def encoder_spaces(
     kept = {"vpp": 1, **({} if piped else {"pp": 1})}
     left = {key: value for key, value in kept.items() if getattr(given, key) is None} | {"micro_batch": None}
     parts = encoder_parts(inputs, name)
-    trained = TrainingSetup(inputs.model.modules[name], ranks, parts, with_fields(given, **left), any_assignment=True)
+    left_out, every = with_fields(given, **left), problem.trained.overlap
+    trained = TrainingSetup(inputs.model.modules[name], ranks, parts, left_out, any_assignment=True, overlap=every)
     problem = replace(problem, trained=trained)
     found = layouts_of(problem, trained.fixed)
     able = {each: in_passes(found, trained, each) for each in passes}

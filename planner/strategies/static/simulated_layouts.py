@@ -5,9 +5,11 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
+from planner.costs import distinct_values
 from planner.layouts import (
     SCHEDULE,
     SEARCHED_FIELDS,
+    DividedLayout,
     LayoutBounds,
     LayoutIndices,
     LayoutProblem,
@@ -26,6 +28,8 @@ from planner.strategies.static.static_plan import static_plan
 from planner.units import percent
 
 SIMULATED = {1: 4, 2: 8, 3: 24, 4: 96}  # layouts simulated at most, by effort
+NEAR = 1.005  # times the quickest by the closed form: other layouts are simulated as well, for what it does not know
+DIVIDED = {1: 1, 2: 2, 3: 4, 4: 16}  # of these, with stages that are not even
 OF_UNEQUAL = 4  # times as many where sequences are unequal, of whose micro-batches the closed form knows less
 RUNNERS_UP = 3  # runners-up named in a plan
 PART_NAMES = {
@@ -52,21 +56,32 @@ class SimulatedLayout:
 
 
 def simulate_best(
-    inputs: Inputs, problem: LayoutProblem, screened: ScreenedLayouts, bounds: LayoutBounds
+    inputs: Inputs,
+    problem: LayoutProblem,
+    screened: ScreenedLayouts,
+    bounds: LayoutBounds,
+    divided: Sequence[DividedLayout],
 ) -> list[SimulatedLayout]:
-    """The layouts that fit and are quickest by the closed form, simulated, quickest first. A layout that is expected to
-    take as long as the best so far, even at its bound, is left out, unless its mesh is one of the few that the plan
-    shows beside the best.
+    """The layouts that fit and are quickest by the closed form, simulated, quickest first; those whose stages are not
+    even (`divided`) before others. A layout that is expected to take as long as the best so far, even at its bound, is
+    left out, unless its mesh is one of the few that the plan shows beside the best.
     """
     order = np.argsort(screened.seconds, kind="stable")
     order = order[screened.fits(problem)[order]]
-    equal, tried = problem.trained.equal_lengths, list[SimulatedLayout]()
+    even = screened.seconds[order[0]] if len(order) else np.inf
+    better = [each.layout for each in divided if each.seconds < NEAR * even][: DIVIDED[inputs.effort]]
+    equal, tried = problem.trained.equal_lengths, [simulate_layout(inputs, problem, each) for each in better]
     most = SIMULATED[inputs.effort] * (1 if equal else OF_UNEQUAL)
     for place in distinct_kinds(screened.layouts, order, equal)[:most]:
         layout = layout_at(problem.trained, screened.layouts, int(place))
         meshes = {mesh_of(each.layout) for each in tried}
         shown = len(meshes) > RUNNERS_UP or mesh_of(layout) in meshes
-        if shown and in_closed_form(tried[0].plan) and is_beaten(inputs, layout, bounds.seconds[place], tried):
+        if (
+            tried
+            and shown
+            and in_closed_form(tried[0].plan)
+            and is_beaten(inputs, layout, bounds.seconds[place], tried)
+        ):
             continue
         tried.append(simulate_layout(inputs, problem, layout))
     return sorted(tried, key=lambda each: (each.seconds, tie_key(each.layout)))
@@ -98,8 +113,9 @@ def distinct_kinds(found: LayoutSpace, order: LayoutIndices, equal_lengths: bool
     well, which these affect differently. Others of the same mesh differ by little that the closed form does not know.
     """
     names = ("tp", "cp", "pp", "micro_batch", SCHEDULE) if not equal_lengths else (*SEARCHED_FIELDS, SCHEDULE)
-    kinds = np.stack([found[name][order] for name in names] + [found["zero"][order] == 3])
-    _, first = np.unique(kinds, axis=1, return_index=True)
+    if not len(order):
+        return order
+    first, _ = distinct_values([*(found[name][order] for name in names), found["zero"][order] == 3])
     return order[np.sort(first)]
 
 

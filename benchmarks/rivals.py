@@ -1,0 +1,138 @@
+"""The best that hand-fixed layouts do against what `parallel_search` picks, and against its bound.
+
+Rivals of a job are one- and two-field changes of its pick, the pick with its layers divided otherwise, and layouts
+drawn at random: those that the job's software can launch and that fit are simulated. `below_bound` counts those that no
+plan may be.
+"""
+
+import random
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import accumulate, pairwise
+from pathlib import Path
+from typing import Any
+
+from benchmarks.registry import Figures
+from planner.errors import PlannerError
+from planner.plan.plan_file import Layout
+from planner.specs.base import Layers, with_fields
+from planner.specs.inputs import Inputs, JobOptions, load_job
+from planner.specs.parallelism import Parallelism
+from planner.strategies import parallel_search
+from planner.strategies.static import predict_job
+
+# model, GPUs, tokens of a sequence, sequences of a step, software
+JOBS = (
+    ("llama-3-8b", "8xh100", 8192, 64, "nemo"),
+    ("llama-3-8b", "24xh100", 8192, 512, "megatron"),
+    ("qwen3-8b", "24xh100", 8192, 512, "megatron"),
+    ("llama-2-13b", "16xa100-80gb", 4096, 128, "deepspeed"),
+    ("llama-2-13b", "32xa100-40gb", 4096, 256, "any"),
+    ("yi-34b", "64xh100", 4096, 512, "primus"),
+    ("llama-3-70b", "64xh100", 8192, 1024, "megatron"),
+    ("llama-3-70b", "64xh100", 131072, 16, "megatron"),
+    ("llama-3-70b", "128xh100", 8192, 256, "torchtitan"),
+    ("qwen3-30b-a3b", "16xh100", 4096, 128, "any"),
+    ("qwen3-30b-a3b", "64xh100", 4096, 512, "megatron"),
+    ("mixtral-8x7b", "64xh100", 8192, 256, "nemo"),
+    ("deepseek-v2-lite", "32xh100", 4096, 256, "megatron"),
+    ("nemotron-h-8b", "16xh100", 8192, 128, "nemo"),
+    ("llama-3.1-405b", "1024xh100", 8192, 512, "megatron"),
+    ("gpt3-175b", "1536xh100", 2048, 1536, "megatron"),
+)
+CHANGES, DIVISIONS, DRAWN = 60, 30, 300  # rivals of a job that are tried
+OF_MANY = 256, 30  # beyond so many ranks as many are drawn
+SMALL = (1, 1, 2, 4, 8)
+VALUES: dict[str, tuple[Any, ...]] = {
+    "tp": SMALL, "cp": SMALL, "ulysses": (1, 2, 4, 8), "pp": (1, 2, 3, 4, 6, 8, 16), "vpp": (1, 2, 3, 4, 5, 8, 10, 20),
+    "ep": SMALL, "etp": (1, 2), "zero": (0, 1, 2, 3), "replica": (1, 2, 4), "micro_batch": (1, 2, 3, 4, 6, 8),
+    "recompute": ("none", "selective", "full", ("norm",), ("mlp",), ("attention",), ("moe",)),
+    "offload": (0.0, 0.1, 0.3, 0.5, 1.0), "optimizer_offload": (0.0, 0.25, 0.5), "overlap": ((), ("tp",), ("tp", "ep")),
+    "rank_order": ("tp-cp-dp-replica-pp", "tp-cp-pp-dp-replica"),
+}  # fmt: skip
+JOB = """\
+format: planner.job/1
+name: rivals
+model: {model}
+cluster: ./cluster.yaml
+software: {software}
+strategy: parallel_search
+workload: {{lengths: {tokens}, batch_rows: {count}}}
+"""
+CLUSTER = "format: planner.cluster/1\nname: rivals\nnodes: {nodes}\ngpus: {per_node}x{gpu}\nnics: 8x400Gb\n"
+
+
+def run(data: Path | None) -> Iterator[Figures]:
+    for number, job in enumerate(JOBS):
+        with tempfile.TemporaryDirectory() as folder:
+            named = dict(zip(("model", "gpus", "tokens", "count", "software"), job, strict=True))
+            yield named | figures(inputs_of(Path(folder), **named), random.Random(number))
+
+
+def figures(inputs: Inputs, draw: random.Random) -> Figures:
+    """What the best rival of a job does."""
+    plan = parallel_search.plan(inputs, None)
+    (pick,), value, bound = plan.layouts.values(), plan.outcome.value, plan.outcome.bound
+    found = [each for fields in rivals(draw, inputs, pick) if (each := simulated(inputs, fields))]
+    best, fields = min(found, default=(value, {}), key=lambda each: each[0])
+    return {
+        "pick": value,
+        "bound": bound,
+        "rivals": len(found),
+        "best_rival": best,
+        "quicker": round(1.0 - best / value, 5),
+        "below_bound": sum(seconds < bound * (1.0 - 1e-9) for seconds, _ in found),
+        "rival": {name: str(each) for name, each in fields.items()},
+    }
+
+
+def inputs_of(folder: Path, model: str, gpus: str, tokens: int, count: int, software: str) -> Inputs:
+    """The job of a model on a cluster of these, written into a folder."""
+    ranks, gpu = gpus.split("x", 1)
+    size = {"nodes": max(1, int(ranks) // 8), "per_node": min(8, int(ranks)), "gpu": gpu}
+    (folder / "cluster.yaml").write_text(CLUSTER.format(**size))
+    path = folder / "job.yaml"
+    path.write_text(JOB.format(model=model, tokens=tokens, count=count, software=software))
+    return load_job(str(path), JobOptions())
+
+
+def rivals(draw: random.Random, inputs: Inputs, pick: Layout) -> Iterator[dict[str, Any]]:
+    """Fields of layouts, most of which can be launched."""
+    own = {name: getattr(pick, name) for name in VALUES}
+    for _ in range(CHANGES):
+        changed = draw.sample([*VALUES], draw.choice((1, 2)))
+        yield {**own, **{name: draw.choice(VALUES[name]) for name in changed}}
+    for _ in range(DIVISIONS if pick.pp > 1 else 0):
+        yield {**own, "stages": divided(draw, inputs.spec.layers, pick.pp * pick.vpp)}
+    for _ in range(DRAWN if inputs.cluster.size <= OF_MANY[0] else OF_MANY[1]):
+        fields = {name: draw.choice(values) for name, values in VALUES.items()}
+        some = draw.sample([*VALUES], 9)
+        fields = {name: fields[name] if name in some else own[name] for name in VALUES}
+        parts = fields["pp"] * fields["vpp"]
+        if 1 < parts <= inputs.spec.layers and draw.random() < 0.5:
+            fields["stages"] = divided(draw, inputs.spec.layers, parts)
+        yield fields
+
+
+def divided(draw: random.Random, layers: int, parts: int) -> tuple[Layers, ...]:
+    """Layers in as many stages that are nearly even, the last of which has fewer."""
+    counts = [layers // parts + (number < layers % parts) for number in range(parts)]
+    draw.shuffle(counts)
+    for _ in range(draw.randrange(4)):
+        giver = draw.choice((parts - 1, draw.randrange(parts)))
+        if counts[giver] > 1:
+            counts[giver] -= 1
+            counts[draw.randrange(parts)] += 1
+    return tuple(Layers(range(*ends)) for ends in pairwise(accumulate(counts, initial=0)))
+
+
+def simulated(inputs: Inputs, fields: dict[str, Any]) -> tuple[float, dict[str, Any]] | None:
+    """The step of a layout that can be launched and fits, and its fields."""
+    module = inputs.module
+    try:
+        said = with_fields(inputs.job.fix, layouts={module: Parallelism(**fields)})
+        found = predict_job(replace(inputs, job=with_fields(inputs.job, fix=said)))
+    except (PlannerError, ValueError):
+        return None
+    return (found.plan.outcome.value, fields) if found.fits else None

@@ -1,0 +1,374 @@
+"""A lower bound over all ways to divide layers over the stages of pipelines, and the division that comes nearest to it.
+
+Within T seconds and its memory, rank s of a pipeline has at most n_s(T) layers: seconds and bytes rise with each layer
+in straight lines (costs/step/least_split.py, costs/memory/layer_room.py). So T can be reached only if all n_s(T) are as
+many as the module has, and the least such T, found by bisection, is a bound for every division. It is found for the
+layouts alone whose mean rank could be quicker than the best so far, the quickest of these first.
+
+A pipeline with one chunk a rank stands for itself, and one with as many as there may be for those with any number of
+chunks of one layer or more. Layers recompute one set of parts, and in full any of them, where a framework can say
+which; activations are in host memory as far as that hides, and of the optimizer's moments as many as there is time for.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.costs import LayoutColumns, Number, columns_where, distinct_values, parameter_update_seconds
+from planner.costs.memory import LayerKept, LayerRoom, layer_kept, layer_room, usual_kind
+from planner.costs.step import (
+    LinesOfStages,
+    StepItems,
+    behind_first_rank_by_layers,
+    least_busy_seconds,
+    lines_of_stages,
+    seconds_behind,
+)
+from planner.layouts.equivalent_window import with_equivalent_window
+from planner.layouts.launchable_layouts import with_ep_overlap
+from planner.layouts.layout_batches import LayoutIndices, column_batches
+from planner.layouts.layout_fields import SCHEDULE, SCHEDULES
+from planner.layouts.layout_problem import LayoutProblem
+from planner.layouts.layout_screening import Floats, recompute_is_open
+from planner.layouts.layout_space import LayoutSpace
+from planner.layouts.rank_orders import Mask, order_choices
+from planner.layouts.searched_parts import offloaded_most, searched_sets, taken_columns
+from planner.layouts.solved_optimizer_offload import offloads_moments, optimizer_offload_is_open
+from planner.layouts.space_bound import held_micro_batches, step_items
+from planner.specs.parallelism import ZERO_BUBBLE, Recompute, parts_of, recompute_of
+from planner.units import MS
+
+STEPS = 14  # of bisection
+ROUNDING = 1e-9  # of a layer
+NEAR = 8  # layouts near the best, of each of these
+FIRST = (16, 256)  # layouts that are looked at first, the quickest by their mean rank
+
+
+class SetOfLayers(NamedTuple):
+    """What layers of pipelines take and keep with one set of recomputed parts."""
+
+    how: Recompute
+    lines: LinesOfStages
+    held: tuple[LayerKept, ...]  # with each of the micro-batches that memory has to hold
+    in_full: Floats  # seconds by which a step is longer for each layer of a rank in full; infinite where none may be
+
+
+class LeastSeconds(NamedTuple):
+    """Seconds of steps of pipelines, (layouts,) each."""
+
+    least: Floats  # that no division beats
+    enough: Floats  # that are enough for one by its stages' lines, and hardly more
+    chosen: NDArray[np.int64]  # the number of the set that its layers recompute
+
+
+@dataclass(frozen=True)
+class DividedPipelines:
+    """Pipelines of one batch of columns, (layouts,), whose layers may be divided in any way."""
+
+    problem: LayoutProblem
+    items: StepItems
+    held: tuple[LayoutColumns, ...]  # with micro-batches that memory has to hold
+
+    @property
+    def at(self) -> LayoutColumns:
+        """Their columns, with mean micro-batches."""
+        return self.items.mean
+
+    @cached_property
+    def pp(self) -> Floats:
+        """Ranks of each pipeline."""
+        return np.asarray(self.at.pp) + np.zeros(np.shape(self.at.tp))
+
+    @cached_property
+    def staged(self) -> Mask:
+        """Which ranks there are, (ranks of the longest, layouts)."""
+        return np.asarray(np.arange(self.pp.max())[:, None] < self.pp)
+
+    @cached_property
+    def behind(self) -> Floats:
+        """Seconds behind the first rank's passes, where it has so many layers, from 1 on: (layers, layouts)."""
+        module, machine = self.problem.trained.module, self.problem.machine
+        each = behind_first_rank_by_layers(module, self.at, machine)
+        most = int(np.ceil(module.layers / self.pp.min()))
+        counts = np.arange(1.0, most + 1.0)[:, None]
+        return np.asarray(seconds_behind(module, self.items, machine, each, counts) + 0.0 * (self.pp + counts))
+
+    @cached_property
+    def room(self) -> LayerRoom | None:
+        """The room for layers; None where the job limits tokens instead."""
+        limited = self.problem.limits.tokens_per_rank is not None
+        return (
+            None
+            if limited
+            else layer_room(self.problem.trained.module, self.at, self.problem.accounting, self.problem.allowed)
+        )
+
+    @cached_property
+    def host_seconds(self) -> tuple[Floats, Floats]:
+        """Seconds that the update takes longer with all moments in host memory, at least: of the mean rank, and of the
+        first one with one layer; infinite where they may not be there.
+        """
+        at, problem = self.at, self.problem
+        if not optimizer_offload_is_open(problem):
+            return np.full(self.pp.shape, np.inf), np.full(self.pp.shape, np.inf)
+        each = behind_first_rank_by_layers(problem.trained.module, at, problem.machine)
+        longer = [
+            parameter_update_seconds(replace(at, optimizer_offload=share), problem.machine) for share in (1.0, 0.0)
+        ]
+        one, able = longer[0] - longer[1], offloads_moments(problem, at)
+        layers = problem.trained.module.layers
+        mean, first = layers / self.pp * each.updated, each.updated + each.updated_outside
+        return np.where(able, one * mean, np.inf), np.where(able, one * first, np.inf)
+
+    @cached_property
+    def sets(self) -> list[SetOfLayers]:
+        """What layers may recompute: what the layouts say; for nothing any parts that are searched; or in full."""
+        return [*self.every_set()]
+
+    def every_set(self) -> Iterator[SetOfLayers]:
+        """The same, one after another."""
+        at, problem, none = self.at, self.problem, np.full(self.pp.shape, np.inf)
+        open_, ranges = recompute_is_open(problem, at), "ranges" in problem.knobs.recompute
+        full = self.set_of("full", 1.0, none) if open_ else None
+        others = searched_sets(problem) if not at.recomputed_parts and at.schedule not in ZERO_BUBBLE else ()
+        for number, how in enumerate((recompute_of(at.recomputed_parts), *others)):
+            own = self.set_of(how, at.full_recompute, none) if number else self.bare
+            if full and ranges:
+                own = own._replace(in_full=np.maximum(0.0, full.lines.each - own.lines.each).min(axis=0))
+            yield own
+        if full and not ranges:
+            yield full
+
+    @cached_property
+    def bare(self) -> SetOfLayers:
+        """What the layouts say that layers recompute."""
+        none = np.full(self.pp.shape, np.inf)
+        return self.set_of(recompute_of(self.at.recomputed_parts), self.at.full_recompute, none)
+
+    def set_of(self, how: Recompute, full: Number, in_full: Floats) -> SetOfLayers:
+        """What layers take and keep that recompute this, and so many of them all."""
+        at, problem, parts = self.at, self.problem, parts_of(how)
+        alone = "ep" in problem.trained.overlap and problem.knobs.ep_overlap == "interleaved"
+        alone = alone and ("moe" in parts or bool(np.any(np.asarray(full) > 0.0)))
+        changed: dict[str, Any] = {"recomputed_parts": parts, "full_recompute": full, "alike": {}}
+        changed |= {"overlap": at.overlap - {"ep"}} if alone else {}
+        first, last = (at if some is at else replace(some, **changed) for some in (self.items.first, self.items.last))
+        mean = replace(at, **changed)
+        first, last = (mean if some is at else some for some in (first, last))
+        items = self.items._replace(mean=mean, first=first, last=last)
+        held = []
+        for some in self.held if self.room else ():
+            some = replace(some, **changed)
+            chunks = [some.vpp] if np.all(np.asarray(some.vpp) == 1) else [some.vpp, np.minimum(some.vpp, 2.0)]
+            held.append(layer_kept(problem.trained.module, some, problem.accounting, chunks))
+        return SetOfLayers(how, lines_of_stages(problem.trained.module, items, problem.machine), (*held,), in_full)
+
+    def may_divide(self, most: Floats) -> Mask:
+        """Whether each may take no more than so many seconds if what its layers free takes no time."""
+        own = self.bare
+        if recompute_is_open(self.problem, self.at) or searched_sets(self.problem):
+            own = own._replace(held=tuple(each._replace(kept=each.least_kept) for each in own.held))
+        return self.divides(own, most)
+
+    def least(self, most: Floats) -> LeastSeconds:
+        """The least seconds of any division, (layouts,), as far as they are below `most`."""
+        seconds, enough, chosen = most.copy(), most.copy(), np.zeros(most.shape, dtype=np.int64)
+        for number, tried in enumerate(self.sets):
+            low, high = np.minimum(self.of_mean, seconds), seconds.copy()
+            open_ = self.divides(tried, high)
+            for _ in range(STEPS if open_.any() else 0):
+                middle = (low + high) / 2.0
+                able = self.divides(tried, middle)
+                low, high = np.where(able, low, middle), np.where(able, middle, high)
+            seconds, enough = np.where(open_, low, seconds), np.where(open_, high, enough)
+            chosen = np.where(open_, number, chosen)
+        return LeastSeconds(seconds, enough, chosen)
+
+    def division(self, place: int, number: int, seconds: float) -> tuple[int, ...] | None:
+        """The layers of each rank of one pipeline with a set within so many seconds: as many as there may be, less
+        those that the slowest ranks can do without. None where that is not all of them.
+        """
+        tried, ranks = self.sets[number], int(self.pp[place])
+        _, most = self.most_layers(tried, np.full(self.pp.shape, seconds))
+        found = most[:ranks, place]
+        constant, each = tried.lines.constant[:ranks, place], tried.lines.each[:ranks, place]
+        while (spare := found.sum() - self.problem.trained.module.layers) > 0:
+            slowest = np.where(found > 1, constant + each * found, -np.inf)
+            found[int(np.argmax(slowest[::-1])) * -1 - 1] -= 1
+        return None if spare < 0 else tuple(found.astype(int).tolist())
+
+    def divides(self, tried: SetOfLayers, seconds: Floats) -> Mask:
+        """Whether all layers can be on ranks that have no more than so many seconds allow."""
+        module = self.problem.trained.module
+        by_time, both = self.most_layers(tried, seconds)
+        counted = usual_kind(module)[1]
+        return np.asarray((by_time.sum(axis=0) >= module.layers) & (both.sum(axis=0) >= counted))
+
+    def most_layers(self, tried: SetOfLayers, seconds: Floats) -> tuple[Floats, Floats]:
+        """The most layers of each rank within so many seconds, (ranks, layouts), and within its memory too."""
+        layers, machine = self.problem.trained.module.layers, self.problem.machine
+        passes = (seconds - machine.timing.step_ms * MS) / (1.0 + machine.jitter(self.at.ranks))
+        first = np.zeros(self.pp.shape, dtype=np.int64)
+        for _ in range(2):  # with few layers on the others the first rank has more, and more to exchange and update
+            behind = self.behind[np.clip(first - 1, 0, len(self.behind) - 1), np.arange(len(first))]
+            by_time = self.in_time(tried.lines, passes - behind)
+            first = np.clip(layers - by_time[1:].sum(axis=0), 1, layers).astype(np.int64)
+        return by_time, np.minimum(by_time, self.in_memory(tried, passes, by_time))
+
+    def in_time(self, lines: LinesOfStages, seconds: Floats) -> Floats:
+        """The most layers of each rank that passes leave time for; no rank of a pipeline has none."""
+        staged = self.staged
+        if not np.any(lines.before):
+            found = np.floor((seconds - lines.constant) / lines.each + ROUNDING)
+        else:
+            front, each = np.zeros(self.pp.shape), list[Floats]()
+            for constant, one, there in zip(lines.constant, lines.each, staged, strict=True):
+                each.append(np.floor((seconds - constant - lines.before * front) / one + ROUNDING))
+                front = front + np.where(there, np.maximum(0.0, each[-1]), 0.0)
+            found = np.stack(each)
+        short = (staged & (found < 1.0)).any(axis=0)
+        return np.where(staged & ~short, np.minimum(found, self.problem.trained.module.layers), 0.0)
+
+    def in_memory(self, tried: SetOfLayers, seconds: Floats, by_time: Floats) -> Floats:
+        """The most layers of each rank that its memory has room for; `seconds`: of passes and what is behind them."""
+        found = np.full(by_time.shape, np.inf)
+        if self.room is None:
+            return found
+        moved = self.moments_offloaded(tried.lines, seconds)
+        room, state = self.room.room + moved * self.room.moments_outside, self.room.state - moved * self.room.moments
+        left = np.maximum(0.0, seconds - tried.lines.constant)
+        for columns, kept in zip(self.held, tried.held, strict=True):
+            ends = 2.0 * np.minimum(columns.vpp, 2.0)  # layers of a rank that stay, where others are offloaded
+            bytes_, offload = kept.flying * kept.kept, offloaded_most(self.problem, columns)
+            own = room - kept.ends
+            plain = own / (state + bytes_)
+            if np.any(offload):
+                beside = (own - ends * offload * bytes_) / (state + (1.0 - offload) * bytes_)
+                plain = np.maximum(plain, np.where(beside >= ends, beside, np.minimum(plain, ends)))
+            if np.isfinite(tried.in_full).any():
+                freed = kept.flying * np.maximum(1e-9, kept.kept * (1.0 - offload) - kept.least_kept)
+                slope = tried.in_full / freed  # seconds for each byte
+                some = (left + slope * own) / (tried.lines.each + slope * (state + (1.0 - offload) * bytes_))
+                all_ = own / (state + kept.flying * kept.least_kept)
+                plain = np.maximum(plain, np.where(np.isfinite(tried.in_full), np.minimum(some, all_), 0.0))
+            found = np.minimum(found, np.floor(np.maximum(0.0, plain) + ROUNDING))
+        return found
+
+    def moments_offloaded(self, lines: LinesOfStages, seconds: Floats) -> Floats:
+        """The share of the optimizer's moments that there is time for in host memory."""
+        mean, first = self.host_seconds
+        busy = lines.each.min(axis=0) * self.problem.trained.module.layers / self.pp
+        alone = np.where(self.staged, lines.constant + lines.each, 0.0).max(axis=0)
+        with np.errstate(invalid="ignore"):
+            share = np.minimum((seconds - busy) / mean, (seconds - alone) / first)
+        return np.asarray(np.clip(np.nan_to_num(share, nan=1.0), 0.0, 1.0))
+
+    @cached_property
+    def of_mean(self) -> Floats:
+        """Seconds of a step at least, (layouts,): of layers that could be divided into any parts, and fit."""
+        at, problem, lines = self.at, self.problem, self.bare.lines
+        each = np.where(self.staged, 1.0 / lines.each, 0.0)
+        layers = problem.trained.module.layers + (each * lines.constant).sum(axis=0)
+        busy = layers / each.sum(axis=0) + self.behind[0]
+        return np.asarray(busy * (1.0 + problem.machine.jitter(at.ranks)) + problem.machine.timing.step_ms * MS)
+
+
+class Division(NamedTuple):
+    """A pipeline whose layers are divided so that its bound is least."""
+
+    seconds: float  # that are enough for it by its stages' lines
+    place: int  # of the layout in its space
+    rank_order: str
+    recompute: Recompute  # of its layers, as far as they do not in full
+    layers: tuple[int, ...]  # of each rank
+
+
+class LeastDivided(NamedTuple):
+    """The least seconds of any division of a space's pipelines, and which of them are near it."""
+
+    seconds: float
+    layouts: LayoutSpace
+    near: list[Division]  # the quickest first
+
+
+def least_divided(problem: LayoutProblem, found: LayoutSpace, most: float) -> LeastDivided:
+    """The least seconds of any pipeline of a space with its layers divided in any way, if that is below `most`; else
+    this.
+    """
+    if not problem.knobs.uneven_stages or problem.trained.fixed.stages:
+        return LeastDivided(most, found, [])
+    some, near = with_any_chunks(problem, found), list[Division]()
+    orders = order_choices(problem, some)
+    for places, at in column_batches(problem.trained, some):
+        at = replace(at, dispatch=problem.dispatches)
+        for choice in orders:
+            tried = choice.tried[places]
+            if tried.any():
+                own = replace(columns_where(at, tried), rank_order=choice.rank_order)
+                most, more = least_of_batch(problem, own, places[tried], most)
+                near += more
+    return LeastDivided(most, some, sorted(near, key=lambda each: each.seconds))
+
+
+def least_of_batch(
+    problem: LayoutProblem, at: LayoutColumns, places: LayoutIndices, most: float
+) -> tuple[float, list[Division]]:
+    """The least seconds of pipelines in one order of ranks that are below `most`, else this; and some near it."""
+    module, machine = problem.trained.module, problem.machine
+    quick = np.asarray(least_busy_seconds(with_equivalent_window(problem.trained), at, machine)) < most
+    if not quick.any():
+        return most, []
+    at, places, found = columns_where(at, quick), places[quick], list[Division]()
+    seconds = divided(problem, at).of_mean
+    for part in np.split(np.argsort(seconds, kind="stable"), FIRST):
+        part = part[seconds[part] < most]
+        if not len(part):
+            continue
+        limit = np.full(len(part), most) if np.isfinite(most) else module.layers * seconds[part]
+        able = divided(problem, taken_columns(at, part)).may_divide(limit)
+        part, limit = part[able], limit[able]
+        if not able.any():
+            continue
+        some = divided(problem, taken_columns(at, part))
+        least, enough, chosen = some.least(limit)
+        most = min(most, float(least[least < limit].min(initial=np.inf)))
+        for number in np.argsort(enough, kind="stable")[:NEAR]:
+            layers = some.division(number, chosen[number], enough[number]) if enough[number] < limit[number] else None
+            if layers:
+                how = some.sets[chosen[number]].how
+                found.append(Division(float(enough[number]), int(places[part[number]]), at.rank_order, how, layers))
+    return most, found
+
+
+def divided(problem: LayoutProblem, at: LayoutColumns) -> DividedPipelines:
+    """Layouts as pipelines that may be divided in any way."""
+    items = step_items(problem.trained, at)
+    return DividedPipelines(problem, items, held_micro_batches(problem.trained, at))
+
+
+def with_any_chunks(problem: LayoutProblem, found: LayoutSpace) -> LayoutSpace:
+    """The pipelines of a space with one chunk a rank; and, unless the job says how many, each mesh with as many chunks
+    as there may be, for those with any number.
+    """
+    trained, staged = problem.trained, found["pp"] > 1
+    layers, many = trained.module.layers, staged & (found["vpp"] > 1)
+    if (
+        trained.fixed.vpp
+        or trained.fixed.schedule not in (None, "interleaved")
+        or "interleaved" not in problem.knobs.schedules
+    ):
+        return {name: column[staged] for name, column in found.items()}
+    pipelines = trained.ranks // (found["tp"] * found["cp"] * found["pp"])
+    able = staged & (found["pp"] * 2 <= layers) & (found[SCHEDULE] == SCHEDULES.index("1f1b"))
+    if trained.equal_lengths:
+        able &= len(trained.sizes) // (pipelines * found["micro_batch"]) % found["pp"] == 0
+    chunks = {name: column[able | many] for name, column in found.items()}
+    chunks["vpp"] = layers // chunks["pp"]
+    first, _ = distinct_values([*chunks.values()]) if len(chunks["tp"]) else (chunks["tp"], None)
+    plain = staged & (found["vpp"] == 1)
+    both = {name: np.concatenate([column[plain], chunks[name][first]]) for name, column in found.items()}
+    return with_ep_overlap(problem, both)
