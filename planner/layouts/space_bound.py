@@ -103,10 +103,12 @@ def least_with_any_parts(problem: LayoutProblem, at: LayoutColumns) -> Floats:
     """Lower bounds of a step, (layouts,), with any parts recomputed. Where a framework does not overlap ep beside
     layers in full and experts that are recomputed, with other parts, or without the overlap.
     """
-    seconds, alone = least_seconds_of(problem, with_any_parts(problem, at)), loses_overlap(problem, at)
+    alone = loses_overlap(problem, at)
     if not alone.any():
-        return seconds
-    bare, knobs = columns_where(at, alone), problem.knobs
+        return least_seconds_of(problem, with_any_parts(problem, at))
+    seconds, bare, knobs = np.full(alone.shape, np.inf), columns_where(at, alone), problem.knobs
+    if not alone.all():
+        seconds[~alone] = least_with_any_parts(problem, columns_where(at, ~alone))
     without = least_seconds_of(problem, with_any_parts(problem, replace(bare, overlap=bare.overlap - {"ep"})))
     kinds, parts = (
         tuple(each for each in some if each not in ("full", "moe"))
@@ -114,7 +116,9 @@ def least_with_any_parts(problem: LayoutProblem, at: LayoutColumns) -> Floats:
     )
     others = with_any_parts(replace(problem, knobs=with_fields(knobs, recompute=kinds, recomputed_parts=parts)), bare)
     enough = np.asarray(others.full_recompute) < bare.full_recompute
-    seconds[alone] = np.minimum(without, np.where(enough, least_seconds_of(problem, others), np.inf))
+    if enough.any():
+        without[enough] = np.minimum(without[enough], least_seconds_of(problem, columns_where(others, enough)))
+    seconds[alone] = without
     return seconds
 
 
