@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from planner.costs import LayoutColumns, columns_where
-from planner.costs.step import StepItems, least_step_seconds
+from planner.costs.step import StepItems, least_busy_seconds, least_step_seconds
 from planner.layouts.equivalent_window import with_equivalent_window
 from planner.layouts.launchable_layouts import with_ep_overlap
 from planner.layouts.layout_batches import LayoutIndices, column_batches
@@ -56,8 +56,8 @@ def space_bound(problem: LayoutProblem, bounds: LayoutBounds) -> SpaceBound:
     return SpaceBound(float(bounds.seconds[fits].min(initial=np.inf)), len(fits), int((~fits).sum()))
 
 
-def layout_bounds(problem: LayoutProblem, found: LayoutSpace) -> LayoutBounds:
-    """The bounds of every layout of a space."""
+def layout_bounds(problem: LayoutProblem, found: LayoutSpace, below: float = np.inf) -> LayoutBounds:
+    """The bounds of every layout of a space; of those whose mean rank alone takes `below` seconds or more, that."""
     count, orders, found = len(found["tp"]), order_choices(problem, found), with_ep_overlap(problem, found)
     bounds = LayoutBounds(np.full(count, np.inf), np.zeros(count))
     offloads = optimizer_offload_is_open(problem)
@@ -68,34 +68,50 @@ def layout_bounds(problem: LayoutProblem, found: LayoutSpace) -> LayoutBounds:
         if isinstance(problem.trained.fixed.recompute, dict):  # stages may differ in what they recompute
             at, least = (replace(some, full_recompute=0.0, recomputed_parts=frozenset()) for some in (at, least))
         fits = bounds.bytes_needed[places] <= problem.allowed
-        bounds.seconds[places] = least_in_any_order(problem, least, orders_of(orders, places, fits))
+        bounds.seconds[places] = least_in_any_order(problem, least, orders_of(orders, places, fits), below)
         tight = ~fits | (least.full_recompute > at.full_recompute)
         if offloads and tight.any():
-            with_optimizer_offload(problem, columns_where(at, tight), bounds, places[tight], orders)
+            with_optimizer_offload(problem, columns_where(at, tight), bounds, places[tight], orders, below)
     return bounds
 
 
 def with_optimizer_offload(
-    problem: LayoutProblem, at: LayoutColumns, bounds: LayoutBounds, places: LayoutIndices, orders: list[OrderChoice]
+    problem: LayoutProblem,
+    at: LayoutColumns,
+    bounds: LayoutBounds,
+    places: LayoutIndices,
+    orders: list[OrderChoice],
+    below: float,
 ) -> None:
     """Lowers the bounds of layouts that do not fit without recomputation to those with moments of the optimizer in host
     memory, where these fit.
     """
     least, beyond = with_least_optimizer_offload(problem, at, held_micro_batches(problem.trained, at))
     fits, before = np.isfinite(beyond), bounds.bytes_needed[places] <= problem.allowed
-    seconds = least_in_any_order(problem, least, orders_of(orders, places, fits)) + beyond
+    seconds = least_in_any_order(problem, least, orders_of(orders, places, fits), below) + beyond
     lower = np.minimum(seconds, np.where(before, bounds.seconds[places], np.inf))
     bounds.seconds[places] = np.where(fits, lower, bounds.seconds[places])
     bounds.bytes_needed[places] = np.where(fits & ~before, problem.allowed, bounds.bytes_needed[places])
 
 
-def least_in_any_order(problem: LayoutProblem, at: LayoutColumns, orders: list[OrderChoice]) -> Floats:
-    """Lower bounds of a step, (layouts,), in the order of ranks in which each is least, with any parts recomputed."""
-    seconds = np.full(np.shape(at.tp), np.inf)
+def least_in_any_order(problem: LayoutProblem, at: LayoutColumns, orders: list[OrderChoice], below: float) -> Floats:
+    """Lower bounds of a step, (layouts,), in the order of ranks in which each is least, with any parts recomputed; of
+    those whose mean rank takes `below` seconds or more, that of the mean rank that recomputes nothing.
+    """
+    seconds, module = np.full(np.shape(at.tp), np.inf), with_equivalent_window(problem.trained)
     for choice in orders:
+        if not choice.tried.any():
+            continue
         some = replace(columns_where(at, choice.tried), rank_order=choice.rank_order)
-        if choice.tried.any():
-            seconds[choice.tried] = np.minimum(seconds[choice.tried], least_with_any_parts(problem, some))
+        if np.isfinite(below):
+            bare = replace(some, full_recompute=0.0, recomputed_parts=frozenset(), optimizer_offload=0.0, alike={})
+            own = np.asarray(least_busy_seconds(module, bare, problem.machine)) + np.zeros(choice.tried.sum())
+        else:
+            own = np.full(choice.tried.sum(), -np.inf)
+        quick = own < below
+        if quick.any():
+            own[quick] = least_with_any_parts(problem, columns_where(some, quick))
+        seconds[choice.tried] = np.minimum(seconds[choice.tried], own)
     return seconds
 
 
@@ -103,10 +119,12 @@ def least_with_any_parts(problem: LayoutProblem, at: LayoutColumns) -> Floats:
     """Lower bounds of a step, (layouts,), with any parts recomputed. Where a framework does not overlap ep beside
     layers in full and experts that are recomputed, with other parts, or without the overlap.
     """
-    seconds, alone = least_seconds_of(problem, with_any_parts(problem, at)), loses_overlap(problem, at)
+    alone = loses_overlap(problem, at)
     if not alone.any():
-        return seconds
-    bare, knobs = columns_where(at, alone), problem.knobs
+        return least_seconds_of(problem, with_any_parts(problem, at))
+    seconds, bare, knobs = np.full(alone.shape, np.inf), columns_where(at, alone), problem.knobs
+    if not alone.all():
+        seconds[~alone] = least_with_any_parts(problem, columns_where(at, ~alone))
     without = least_seconds_of(problem, with_any_parts(problem, replace(bare, overlap=bare.overlap - {"ep"})))
     kinds, parts = (
         tuple(each for each in some if each not in ("full", "moe"))
@@ -114,7 +132,9 @@ def least_with_any_parts(problem: LayoutProblem, at: LayoutColumns) -> Floats:
     )
     others = with_any_parts(replace(problem, knobs=with_fields(knobs, recompute=kinds, recomputed_parts=parts)), bare)
     enough = np.asarray(others.full_recompute) < bare.full_recompute
-    seconds[alone] = np.minimum(without, np.where(enough, least_seconds_of(problem, others), np.inf))
+    if enough.any():
+        without[enough] = np.minimum(without[enough], least_seconds_of(problem, columns_where(others, enough)))
+    seconds[alone] = without
     return seconds
 
 

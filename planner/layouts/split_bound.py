@@ -33,7 +33,7 @@ from planner.layouts.launchable_layouts import with_ep_overlap
 from planner.layouts.layout_batches import LayoutIndices, column_batches
 from planner.layouts.layout_fields import SCHEDULE, SCHEDULES
 from planner.layouts.layout_problem import LayoutProblem
-from planner.layouts.layout_screening import Floats, recompute_is_open
+from planner.layouts.layout_screening import Floats, fitted, recompute_is_open
 from planner.layouts.layout_space import LayoutSpace
 from planner.layouts.rank_orders import Mask, order_choices
 from planner.layouts.searched_parts import offloaded_most, searched_sets, taken_columns
@@ -164,7 +164,8 @@ class DividedPipelines:
         for some in self.held if self.room else ():
             some = replace(some, **changed)
             chunks = [some.vpp] if np.all(np.asarray(some.vpp) == 1) else [some.vpp, np.minimum(some.vpp, 2.0)]
-            held.append(layer_kept(problem.trained.module, some, problem.accounting, chunks))
+            kept = layer_kept(problem.trained.module, some, problem.accounting, chunks)
+            held.append(kept._replace(kept=kept.least_kept) if names_ranges(problem) else kept)
         return SetOfLayers(how, lines_of_stages(problem.trained.module, items, problem.machine), (*held,), in_full)
 
     def may_divide(self, most: Floats) -> Mask:
@@ -305,13 +306,29 @@ def least_divided(problem: LayoutProblem, found: LayoutSpace, most: float) -> Le
     orders = order_choices(problem, some)
     for places, at in column_batches(problem.trained, some):
         at = replace(at, dispatch=problem.dispatches)
+        if names_ranges(problem):  # a division may have any of these on each rank
+            at = replace(at, full_recompute=0.0, recomputed_parts=frozenset())
+        limited = within_limit(problem, at)
         for choice in orders:
-            tried = choice.tried[places]
+            tried = choice.tried[places] & limited
             if tried.any():
                 own = replace(columns_where(at, tried), rank_order=choice.rank_order)
                 most, more = least_of_batch(problem, own, places[tried], most)
                 near += more
     return LeastDivided(most, some, sorted(near, key=lambda each: each.seconds))
+
+
+def names_ranges(problem: LayoutProblem) -> bool:
+    """Whether the job says which ranges of layers recompute what."""
+    return isinstance(problem.trained.fixed.recompute, dict)
+
+
+def within_limit(problem: LayoutProblem, at: LayoutColumns) -> Mask:
+    """Whether layouts keep to the job's limit in tokens, which no division changes."""
+    if problem.limits.tokens_per_rank is None:
+        return np.ones(np.shape(at.tp), dtype=np.bool_)
+    needed = [fitted(problem, at, held, [])[1] for held in held_micro_batches(problem.trained, at)]
+    return np.asarray(np.max(needed, axis=0) <= problem.allowed)
 
 
 def least_of_batch(

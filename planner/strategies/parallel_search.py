@@ -21,6 +21,8 @@ The space is Megatron-LM's (arXiv 2104.04473, 2205.05198, 2504.14960) with ZeRO'
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from planner.errors import Infeasible
 from planner.layouts import (
     LayoutProblem,
@@ -60,6 +62,7 @@ from planner.strategies.static.simulated_layouts import (
 from planner.strategies.static.static_plan import require_token_limit
 from planner.units import percent
 
+FARTHEST = 1.05  # times the quickest by the closed form: layouts of which a mean rank takes longer are no rivals
 SUMMARY = "one static layout: tensor, context, pipeline, expert and data parallelism, ZeRO, recomputation, micro-batch"
 
 
@@ -96,7 +99,8 @@ def plan_on(inputs: Inputs, problem: LayoutProblem) -> Plan:
     if not len(layouts["tp"]):
         raise infeasible_error(problem, None, fixed)
     screened = with_searched_parts(problem, screen(problem, layouts))
-    bounds = layout_bounds(problem, screened.layouts)
+    quickest = float(screened.seconds[screened.fits(problem)].min(initial=np.inf))
+    bounds = layout_bounds(problem, screened.layouts, quickest * FARTHEST)
     bound = space_bound(problem, bounds)
     least = least_divided(problem, layouts, bound.seconds)
     simulated = simulate_best(inputs, problem, screened, bounds, divided_layouts(problem, least))

@@ -80,34 +80,30 @@ def lines_of_stages(module: Module, items: StepItems, machine: MachineModel) -> 
         alone = whole + (at.micro_batches - 1.0) * own - hidden * pause
         constant = np.where(plain, alone, constant)
         each = np.where(plain, (at.micro_batches - 1.0) * t - hidden * layer.forward.seconds, each)
-    if (
-        items.equal
-        and np.any(np.asarray(at.zero) >= 3)
-        and at.schedule == "1f1b"
-        and not machine.accounting.keeps_gathered
-    ):
-        more = gathered_in_turn(module, at, machine, layer, pp - 1.0 - rank)
-        constant, each = constant + more.constant, each + more.each
+    if items.equal and np.any(np.asarray(at.zero) >= 3) and not machine.accounting.keeps_gathered:
+        plain = (vpp == 1) & (at.schedule == "1f1b")
+        every = gathered_in_turn(module, at, machine, layer, at.micro_batches + 0.0 * pp)
+        longer = ~plain & (every.each > each)  # no two collectives of a rank run at once, whatever runs beside them
+        turns = steady_turns(at, pp - 1.0 - rank) * (at.schedule == "1f1b")
+        some = gathered_in_turn(module, at, machine, layer, turns)
+        constant = np.where(longer, np.minimum(constant, every.constant), constant + some.constant)
+        each = np.where(longer, every.each, each + some.each)
+        before = np.where(longer.any(axis=0), 0.0, before)
     return LinesOfStages(constant, before, np.maximum(each, LEAST_EACH))
 
 
 def gathered_in_turn(
-    module: Module, at: LayoutColumns, machine: MachineModel, layer: MicroBatchSeconds, later: Floats
+    module: Module, at: LayoutColumns, machine: MachineModel, layer: MicroBatchSeconds, turns: Floats
 ) -> LinesOfStages:
     """What ZeRO-3's collectives add to passes that alternate between forward and backward, which they wait for each
     other with (costs/step/least_exchange.py): of n layers with x seconds of exchange and c of compute each, n·(x − w·c)
-    + w·(c − pause) or more. All passes of a rank alternate but those of the warm-up: `later` forwards, as many ranks as
-    come behind; of interleaving no more than those of pp + 2·later micro-batches.
+    + w·(c − pause) or more in each of so many turns.
     """
-    found, pause, window = (
-        behind_first_rank_by_layers(module, at, machine).exchange,
-        machine.timing.micro_batch_ms * MS,
-        machine.dp_window,
-    )
-    chunks, sharded = np.asarray(at.vpp) > 1, np.asarray(at.zero) >= 3
-    turns = np.where(chunks, at.micro_batches - at.pp - 2.0 * later, at.micro_batches - later) - 1.0
-    turns = np.maximum(0.0, turns) * sharded
-    constant, each = 0.0, 0.0
+    found = behind_first_rank_by_layers(module, at, machine).exchange
+    pause, window = machine.timing.micro_batch_ms * MS, machine.dp_window
+    chunks, turns = np.asarray(at.vpp) > 1, turns * (np.asarray(at.zero) >= 3)
+    constant: Number = 0.0
+    each: Number = 0.0
     for exchanged, computed in (
         (found.gather, layer.forward.seconds),
         (found.backward_gather + found.reduce, layer.backward.seconds),
@@ -118,6 +114,14 @@ def gathered_in_turn(
             constant + np.where(longer > 0.0, np.where(chunks, np.minimum(0.0, alone * at.vpp), alone), 0.0) * turns
         )
     return LinesOfStages(np.asarray(constant), np.zeros(turns.shape[-1:]), np.asarray(each))
+
+
+def steady_turns(at: LayoutColumns, later: Floats) -> Floats:
+    """How often forward and backward alternate on ranks in front of `later` others: but for the warm-up, of as many
+    forwards; of interleaving no more than those of pp + 2·later micro-batches.
+    """
+    turns = np.where(np.asarray(at.vpp) > 1, at.micro_batches - at.pp - 2.0 * later, at.micro_batches - later) - 1.0
+    return np.asarray(np.maximum(0.0, turns))
 
 
 class Behind(NamedTuple):

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from functools import cached_property
 
 import numpy as np
 
@@ -46,13 +47,18 @@ PART_NAMES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SimulatedLayout:
     """A layout that was simulated, its plan and the seconds of its step."""
 
     layout: Layout
     plan: Plan
     seconds: float
+
+    @cached_property
+    def doubt(self) -> float:
+        """How far its step may be from that (scoring/expected_seconds.py)."""
+        return plan_doubt(self.plan)
 
 
 def simulate_best(
@@ -89,7 +95,7 @@ def simulate_best(
 
 def least_doubted(tried: Sequence[SimulatedLayout]) -> SimulatedLayout:
     """The one of several that is expected to be the quickest, of equals the first."""
-    best = least_expected(tried, lambda each: each.seconds, lambda each: plan_doubt(each.plan))
+    best = least_expected(tried, lambda each: each.seconds, lambda each: each.doubt)
     assert best, "of several, one is chosen"
     return best
 
@@ -97,7 +103,7 @@ def least_doubted(tried: Sequence[SimulatedLayout]) -> SimulatedLayout:
 def is_beaten(inputs: Inputs, layout: Layout, least: float, tried: Sequence[SimulatedLayout]) -> bool:
     """Whether a layout that takes at least so many seconds is expected to take no less than the best so far."""
     best = least_doubted(tried)
-    return least * plan_doubt(best.plan, {inputs.module: layout}) >= best.seconds * plan_doubt(best.plan)
+    return least * plan_doubt(best.plan, {inputs.module: layout}) >= best.seconds * best.doubt
 
 
 def in_closed_form(chosen: Plan) -> bool:
