@@ -43,8 +43,6 @@ def with_offload(
     most = largest_offload(problem.trained.module, at, problem.machine, problem.trained.offloaded_size)
     tight = tight & (most.full > 0.0)
     largest = LargestOffload(*(np.broadcast_to(each, share.shape)[tight] for each in most))
-    if problem.knobs.offload_shares == "whole":
-        largest = LargestOffload(*map(np.floor, largest))
     some, share = [stage.among(tight) for stage in stages], share.copy()
     before = share[tight] if recomputes else None
     base = np.zeros(largest.full.shape) if recomputes else share[tight]
@@ -76,13 +74,10 @@ def within(share: Floats, largest: LargestOffload) -> Floats:
 
 
 def share_needed(problem: LayoutProblem, stages: list[StageBytes], share: Floats) -> Floats:
-    """The least share to offload so that every stage fits, a multiple of 1/OFFLOAD_STEPS; all of it where the framework
-    offloads no part of a kind of modules; above 1 where none is enough.
-    """
+    """The least share to offload so that every stage fits, a multiple of 1/OFFLOAD_STEPS; above 1 where none does."""
     needed = np.zeros(share.shape)
     for stage in stages:
         least = stage.least_offload(problem.allowed, problem.accounting.fragmentation, share[stage.layouts])
         needed[stage.layouts] = np.maximum(needed[stage.layouts], least)
-    whole = problem.knobs.offload_shares == "whole"
-    steps = np.ceil(needed) * OFFLOAD_STEPS if whole else np.ceil(needed * OFFLOAD_STEPS + ROUNDING)
+    steps = np.ceil(needed * OFFLOAD_STEPS + ROUNDING)
     return np.asarray(np.where(needed > 0.0, steps / OFFLOAD_STEPS, 0.0))
