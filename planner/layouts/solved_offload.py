@@ -23,7 +23,7 @@ def offload_is_open(problem: LayoutProblem, at: LayoutColumns) -> bool:
     fixed, knobs = problem.trained.fixed, problem.knobs
     settled = fixed.offload is not None or isinstance(fixed.recompute, dict)
     alone = knobs.offload == "alone" and bool(at.recomputed_parts)
-    told = knobs.offload != "none"
+    told = knobs.offload != "none" and knobs.offload_shares == "any"
     able = problem.by_rates and problem.accounting.flash and bool(problem.machine.device.host_gb_per_s)
     return able and told and not settled and not alone and at.schedule not in ZERO_BUBBLE
 
