@@ -272,7 +272,9 @@ class LayoutsBesideOthers:
         return np.asarray(np.maximum(path, each))
 
     def path_seconds(self, at: LayoutColumns) -> Floats:
-        """The same of one with the longest sequence alone, and of one with as much as the mean, where they are many."""
+        """Seconds in which a micro-batch of the longest sequence alone, and one of mean tokens, go through all stages at
+        least, (layouts,): whichever takes longer.
+        """
         trained, machine = self.own.trained, self.own.machine
         longest = replace(at, seq=float(max(trained.sizes)), batch=at.pipelines, micro_batch=1.0)
         mean = replace(at, micro_batch=fewest_samples(trained, at), alike={})

@@ -93,7 +93,7 @@ class JointProblem:
         return LayoutProblem(trained, machine, accounting, self.limits, self.knobs)
 
     def on_ranks(self, count: int) -> LayoutProblem:
-        """The same on so many ranks."""
+        """The layouts of the samples' module on so many ranks."""
         return replace(self.own, trained=replace(self.own.trained, ranks=count))
 
     def counts(self, name: str) -> range:

@@ -56,8 +56,8 @@ def screen(problem: LayoutProblem, found: LayoutSpace) -> ScreenedLayouts:
 
 
 def screen_each(problems: Sequence[LayoutProblem], found: LayoutSpace) -> list[ScreenedLayouts]:
-    """The same for each of several problems that differ only in the bytes `beside` the module: together they take
-    little longer than one, as what stages hold is computed once.
+    """Seconds and memory of every layout of a space in each of several problems that differ only in the bytes `beside`
+    the module: together they take little longer than one, as what stages hold is computed once.
     """
     problem, shape = problems[0], (len(problems), len(found["tp"]))
     found = with_ep_overlap(problem, found)
@@ -188,7 +188,9 @@ def stages_of(problem: LayoutProblem, held: LayoutColumns) -> list[StageBytes]:
 def fitted(
     problem: LayoutProblem, at: LayoutColumns, held: LayoutColumns, stages: list[StageBytes]
 ) -> tuple[LayoutColumns, Floats]:
-    """The same, of what their stages hold."""
+    """The layouts with what they recompute and offload so that they fit, and the bytes on the fullest rank, of what
+    their `stages` hold.
+    """
     most = problem.limits.tokens_per_rank
     if most is not None:
         tokens = np.rint(held.micro_batch * held.seq) / (at.tp * at.cp)
@@ -229,7 +231,7 @@ def recompute_is_open(problem: LayoutProblem, at: LayoutColumns) -> bool:
 
 
 def fullest_columns(problem: LayoutProblem, at: LayoutColumns) -> LayoutColumns:
-    """The same with as many micro-batches, all of them the one with most tokens, which memory has to hold."""
+    """The layouts with equal micro-batches, each as large as the one with most tokens, which memory has to hold."""
     trained = problem.trained
     if trained.equal_lengths:
         return at

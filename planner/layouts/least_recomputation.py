@@ -41,7 +41,7 @@ class Recomputed(NamedTuple):
     least: Floats  # of any stage
 
     def among(self, chosen: Mask) -> "Recomputed":
-        """The same of some of the layouts."""
+        """The recomputation of the chosen layouts alone."""
         return Recomputed(*(each[chosen] for each in self))
 
 

@@ -46,7 +46,7 @@ class OrderChoice(NamedTuple):
 
     @property
     def place(self) -> int:
-        """Its place in RANK_ORDERS."""
+        """The place of the order in RANK_ORDERS."""
         return RANK_ORDERS.index("-".join(dims_in_order(self.rank_order)))
 
 

@@ -53,7 +53,8 @@ def with_offload(
 def least_offload(
     problem: LayoutProblem, stages: list[StageBytes], largest: LargestOffload, base: Floats, before: Floats | None
 ) -> tuple[Floats, Floats]:
-    """The same of layouts that need it, (layouts,) each. `base`: the share of layers that is recomputed whatever is
+    """The shares of layers recomputed in full and of activations offloaded, (layouts,) each, of layouts that do not fit
+    without. `base`: the share of layers that is recomputed whatever is
     offloaded; `before`: the share that would be without offload, None where the job says it.
     """
     limit, alone = within(base, largest), share_needed(problem, stages, base)

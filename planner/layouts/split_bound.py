@@ -130,7 +130,7 @@ class DividedPipelines:
         return [*self.every_set()]
 
     def every_set(self) -> Iterator[SetOfLayers]:
-        """The same, one after another."""
+        """Yield what layers may recompute, as `sets` has it."""
         at, problem, none = self.at, self.problem, np.full(self.pp.shape, np.inf)
         open_, ranges = recompute_is_open(problem, at), "ranges" in problem.knobs.recompute
         full = self.set_of("full", 1.0, none) if open_ else None

@@ -121,7 +121,7 @@ def host_text(host: HostMemory | None) -> str:
 
 
 def host_summary(host: HostMemory | None) -> dict[str, float] | None:
-    """The same in GiB, for JSON answers."""
+    """What is offloaded and kept in the memory of the fullest host, in GiB, for JSON answers."""
     sizes = (
         {"offloaded_gib": host.offloaded, "features_gib": host.features, "allowed_gib": host.allowed} if host else {}
     )

@@ -128,7 +128,7 @@ def cached_farthest_block(
 
 
 def rank_blocks(ranks: Ranks, layout: Layout, dims: tuple[str, ...]) -> list[Ranks]:
-    """These ranks of a stage in blocks that differ in these mesh dimensions only."""
+    """Ranks of a stage in blocks that differ in these mesh dimensions only."""
     mesh = {dim: size for dim, size in layout.mesh.items() if dim != "pp"}
     return distinct_blocks(mesh_blocks(stage_ranks_of(layout, ranks[0]), mesh, dims), ranks)
 

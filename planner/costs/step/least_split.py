@@ -145,13 +145,13 @@ class Behind(NamedTuple):
 
 
 def behind_first_rank_by_layers(module: Module, at: LayoutColumns, machine: MachineModel) -> Behind:
-    """The same of layers of the kind that takes least."""
+    """What follows the first rank's last backward, of the kind of layer that takes least."""
     found: Behind = on_distinct(at, exchange_fields(at), distinct_behind, module, machine)
     return found
 
 
 def distinct_behind(at: LayoutColumns, module: Module, machine: MachineModel) -> Behind:
-    """The same of layouts that all differ in it."""
+    """What follows the first rank's last backward, of layouts that all differ in their exchange."""
     per_node = machine.network.per_node
     kinds = [replicated_in_layers(module, at, {kind: 1.0}, per_node) for kind in kind_counts(module)]
     each = [exchange_of(parts, at, machine) for parts in kinds]

@@ -89,7 +89,7 @@ class JointSpace:
         return whole if name == self.inputs.module or one_pass else whole.without_zero3
 
     def whole_space(self, name: str, ranks: int, piped: bool, passes: int) -> ModuleSpace:
-        """The same, with ZeRO-3 in any case."""
+        """A module's layouts on so many ranks, also those under ZeRO-3 of an encoder with several passes."""
         key = (name, ranks, piped, passes)
         if key not in self.spaces and name == self.inputs.module:
             self.spaces[key] = samples_space(self.inputs, ranks)

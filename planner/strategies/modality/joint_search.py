@@ -145,7 +145,7 @@ class JointSearch:
     def simulate_by(
         self, rule: AssignmentRule | None, layouts: dict[str, Layout], kind: str, estimate: float
     ) -> SimulatedJoint:
-        """The same by a rule, or by the best."""
+        """Joint layouts as a simulated plan, its samples assigned by a rule; None: by the best."""
         key = str(layouts)
         if key not in self.tried:
             self.tried[key] = self.trials.simulate(layouts, kind, Limits(estimate, self.hopeless), rule)
@@ -181,7 +181,7 @@ class JointSearch:
 
     @property
     def rising(self) -> list[SimulatedJoint]:
-        """Those that fit, the quickest first; of equals the first one."""
+        """The joint layouts that fit, the quickest first; of equals the first one."""
         every = (*self.tried.values(), *self.starts)
         return sorted((each for each in every if each.plan), key=lambda each: each.seconds)
 

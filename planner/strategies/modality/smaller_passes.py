@@ -33,7 +33,7 @@ def recomputes(done: JointSearch, name: str, layout: Layout) -> bool:
 
 
 def smaller_passes(done: JointSearch, layouts: dict[str, Layout]) -> Iterator[dict[str, Layout]]:
-    """These layouts with smaller micro-batches of the LLM, and encoders in few passes that keep all until they end."""
+    """Joint layouts with smaller micro-batches of the LLM, and encoders in few passes that keep all until they end."""
     inputs, llm = done.inputs, layouts[done.inputs.module]
     for share in SHARES:
         reader = changed(inputs, inputs.module, llm, {"micro_batch": max(1, llm.micro_batch // share)})

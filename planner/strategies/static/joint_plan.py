@@ -181,7 +181,9 @@ class EstimatedDraft(NamedTuple):
 def estimated_draft(
     inputs: Inputs, layouts: dict[str, Layout], shared: SharedPrices, choose: Choose = JointItems.best
 ) -> EstimatedDraft:
-    """The same with its estimate; `shared`: prices, with other plans of the job."""
+    """The plan of one batch before its check, with the estimate of its seconds; `shared`: prices, with other plans of
+    the job.
+    """
     pricing, seconds, rule = pricing_for(inputs, layouts, shared), inf, None
     if packs_samples(inputs):
         micro_batches, groups = packed_by_group(pricing, inputs, layouts)

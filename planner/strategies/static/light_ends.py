@@ -21,7 +21,7 @@ def with_light_ends(replicas: ReplicaItems, seconds: Seconds, reading: Seconds) 
 
 
 def light_ends(micro_batches: Sequence[tuple[int, ...]], seconds: Seconds, reading: Seconds) -> list[tuple[int, ...]]:
-    """The same of one replica; empty micro-batches stay last."""
+    """The samples of one replica in other micro-batches; empty ones stay last."""
     some, empty = [each for each in micro_batches if each], [each for each in micro_batches if not each]
     if len(some) < 2:
         return [*some, *empty]

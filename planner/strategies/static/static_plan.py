@@ -35,7 +35,9 @@ def static_plan(inputs: Inputs, problem: LayoutProblem, layout: Layout) -> Plan:
 
 
 def lawful_static_plan(inputs: Inputs, problem: LayoutProblem, layout: Layout) -> Plan:
-    """The same of a layout that nothing searched. Raises InputError where no plan can have it."""
+    """A layout that nothing searched, with all its items as an unpriced plan. Raises InputError where no plan can have
+    it.
+    """
     require_lawful(inputs, {inputs.module: layout})
     return static_plan(inputs, problem, layout)
 
