@@ -272,7 +272,7 @@ class LayoutsBesideOthers:
         return np.asarray(np.maximum(path, each))
 
     def path_seconds(self, at: LayoutColumns) -> Floats:
-        """Seconds in which a micro-batch of the longest sequence alone, and one of mean tokens, go through all stages at
+        """Seconds in which a micro-batch of the longest sequence alone, and one of mean tokens, pass all stages at
         least, (layouts,): whichever takes longer.
         """
         trained, machine = self.own.trained, self.own.machine

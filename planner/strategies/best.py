@@ -10,6 +10,7 @@ and records what the others give, or why they give nothing.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
+from time import perf_counter
 from typing import Any, NamedTuple
 
 from planner.costs import Objective, find_objective
@@ -66,11 +67,13 @@ def best_of_candidates(
     failed: dict[Candidate, Infeasible | Unsupported] = {}
     candidates = open_candidates(inputs, table)
     searches = [each for each in candidates if table[each.strategy].searches_layouts]
+    without_plan = 0.0  # seconds of tries that gave none
     for candidate in candidates:
+        start = perf_counter()
         try:
             solved[candidate] = strategies[candidate.strategy](candidate_inputs(inputs, candidate))
         except (Infeasible, Unsupported) as error:
-            failed[candidate] = error
+            failed[candidate], without_plan = error, without_plan + perf_counter() - start
     refused = {each: text for each, done in solved.items() if (text := unlaunchable_text(done.plan))}
     if not solved.keys() - refused.keys():
         raise error_to_raise({each: failed[each] for each in searches if each in failed}, failed, refused)
@@ -87,7 +90,8 @@ def best_of_candidates(
         if each != best
     ]
     others = tuple(each for number, each in enumerate(entries) if each not in entries[:number])
-    seconds = tuple(map(sum, zip(*(each.step_seconds for each in solved.values()), strict=True)))
+    by_batch = [*zip(*(each.step_seconds for each in solved.values()), strict=True)]
+    seconds = tuple(sum(each) + without_plan / len(by_batch) for each in by_batch)
     covered = covered_by_search(solved, searches, inputs)
     launched = [solved[each].plan for each in able if each not in covered]
     unsearched = any(isinstance(failed.get(each), Unsupported) for each in searches)

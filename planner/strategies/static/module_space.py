@@ -235,8 +235,8 @@ def encoder_space(inputs: Inputs, name: str, ranks: int, piped: bool, passes: in
 def encoder_spaces(
     inputs: Inputs, name: str, ranks: int, piped: bool, passes: Collection[int]
 ) -> dict[int, ModuleSpace]:
-    """The layouts of an encoder on so many ranks for each of these numbers of passes, which are screened together; where
-    it has few items, they have one space. Raises InputError.
+    """The layouts of an encoder on so many ranks for each of these numbers of passes, which are screened together;
+    where it has few items, they have one space. Raises InputError.
     """
     one = replace(inputs, module=name)
     problem, given = layout_problem(one), fixed_fields(one)
