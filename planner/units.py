@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
 GB = 10**9
+PERCENTAGE = re.compile(r"(\d{1,9}(?:\.\d+)?) ?%", re.ASCII)
 MS, US, NS = 1e-3, 1e-6, 1e-9
 
 
@@ -56,6 +57,20 @@ def byte_size(count_bytes: float) -> str:
 def percent(share: float) -> str:
     """A share from 0 to 1 as text: `3.5 %`."""
     return f"{share * 100:.1f} %"
+
+
+def parse_share(text: str) -> float:
+    """A share of a text: `3%`, or `0.03` as a number from 0 to 1.
+
+    Raises ValueError for any other text: `what is wrong | the fix`.
+    """
+    if match := PERCENTAGE.fullmatch(text):
+        return float(match[1]) / 100
+    if not re.fullmatch(r"(\d{1,9}(\.\d*)?|\.\d+)", text, re.ASCII):
+        raise ValueError(f"`{text}` is no share | such as 3%, or 0.03")
+    if float(text) > 1:
+        raise ValueError(f"`{text}` is more than the whole | {text}%, where percent are meant")
+    return float(text)
 
 
 def plural(count: int, word: str) -> str:

@@ -1,50 +1,116 @@
-"""Checks a folder of cases: each a folder with `plan.yaml`, and the `job.yaml` it solves unless it was written by hand.
+"""Checks a folder of cases: each a folder with `job.yaml` and the `plan.yaml` that it gave; `check.yaml` above them
+says how much worse each may get.
 
-A case with a job is solved again, with the options that its plan names, and both plans are compared. A plan by hand is
-only checked for legality and re-priced. A stored plan blocks that cannot be read, is illegal, or states what its own
-numbers deny; so does a job that can no longer be solved.
+A case is solved again, with the options that its plan names, and both plans are compared. Where its inputs changed, so
+is the job as it was, from what its plan says of it: this parts what the planner made of it from what the input did
+(`check/parts.py`). A plan written by hand may be without a job: it is checked for legality and priced. A stored plan
+blocks that cannot be read, is illegal, or states what its own numbers deny; so does a job that can no longer be solved.
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from planner import files
-from planner.check.checked_plan import CheckedPlan, check_plan, violation_findings
-from planner.check.compare import differences
-from planner.check.finding import Category, Finding, Tolerances
+from planner.check.checked_plan import CheckedPlan, as_stated, check_plan, contradicts_itself, violation_findings
+from planner.check.compare import informing
+from planner.check.finding import Category, Finding, Tolerances, is_equal
+from planner.check.parts import Part, changed_job, changed_work, part_findings
+from planner.check.stale_inputs import stale_inputs
+from planner.check.verdict_store import VerdictStore
 from planner.errors import InputError, PlannerError
 from planner.plan.plan_file import Plan
+from planner.solve_job import inputs_again, read_job, with_asks_of
 from planner.specs.base import with_fields
+from planner.specs.check_file import CheckFile
+from planner.specs.inputs import Inputs, JobOptions
+from planner.specs.job import BY_HAND
 
-JOB, PLAN = "job.yaml", "plan.yaml"
+CHECK, JOB, PLAN = "check.yaml", "job.yaml", "plan.yaml"
 
-ResolveJob = Callable[[Path, Plan], Plan]  # solves a job file again, with the stored plan's options
+NO_JOBS = "no case has a job, so that nothing is compared with what is solved today; --allow-unjudged lets it pass"
+
 OnCase = Callable[[int, int, str], None]  # cases done, of how many, the current one
 
 
-def check_folder(root: Path, resolve: ResolveJob, tolerances: Tolerances, on_case: OnCase) -> list[Finding]:
-    """Findings of all cases, each `where` prefixed with its case. Raises InputError when there is nothing to check."""
-    cases = find_cases(root)
-    found: list[Finding] = []
-    for number, folder in enumerate(cases):
-        name = folder.relative_to(root).as_posix() if folder != root else root.resolve().name
+@dataclass(frozen=True, slots=True)
+class Solving:
+    """How inputs become a plan, and a plan the inputs of the job that it was made from."""
+
+    solve: Callable[[Inputs], Plan]
+    asked: Callable[[Plan], Inputs]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedCase:
+    """A case and its plan's file, what was found in it, and its plans where there are any: the stored one, and the one
+    of today. Two plans that were compared are a case without a name.
+    """
+
+    name: str
+    path: Path
+    findings: tuple[Finding, ...]
+    stored: Plan | None = None
+    today: Plan | None = None
+
+
+def check_folder(
+    root: Path, solving: Solving, tolerances: Tolerances, on_case: OnCase, verdicts: Path | None = None
+) -> list[CheckedCase]:
+    """All cases, checked; `verdicts`: a folder that keeps those of cases in which nothing changes. Raises InputError
+    where there is nothing to check.
+    """
+    cases, store = find_cases(root), VerdictStore(verdicts)
+    limits = case_tolerances(root, [*cases], tolerances)
+    checked = []
+    for number, (name, folder) in enumerate(cases.items()):
         on_case(number, len(cases), name)
-        found += [with_fields(f, where=f"{name}: {f.where}") for f in check_case(folder, resolve, tolerances)]
+        checked.append(check_case(name, folder, solving, limits[name], store))
     on_case(len(cases), len(cases), "")
-    return found
+    if not (tolerances.allow_unjudged or any((folder / JOB).is_file() for folder in cases.values())):
+        checked.append(CheckedCase("", root, (Finding("unjudged", str(root), None, None, NO_JOBS),)))
+    return checked
 
 
-def find_cases(root: Path) -> list[Path]:
-    """Folders at any depth that hold a stored plan, sorted by name. Raises InputError."""
-    if not os.path.isdir(root):
-        raise InputError("there is no such folder", where=str(root), fix="name a folder of cases, or two plans")
-    folders = sorted({path.parent for name in (JOB, PLAN) for path in root.rglob(name) if not hidden(path, root)})
-    if not folders:
-        raise InputError(
-            "the folder holds no case", where=str(root), fix=f"put {JOB} and {PLAN} into a folder for each case"
-        )
-    for folder in folders:
+def all_findings(cases: list[CheckedCase]) -> list[Finding]:
+    """Findings of all cases, each `where` prefixed with its case."""
+    return [
+        with_fields(f, where=f"{case.name}: {f.where}" if case.name else f.where)
+        for case in cases
+        for f in case.findings
+    ]
+
+
+def update_folder(root: Path, solve: Callable[[Inputs], Plan], on_case: OnCase) -> list[Path]:
+    """Solve every job of a folder, with the options of its plan where there is one, and write the plans that changed or
+    are new: their files. Raises InputError and Infeasible.
+    """
+    written = []
+    folders = {name: folder for name, folder in case_folders(root).items() if (folder / JOB).is_file()}
+    for number, (name, folder) in enumerate(folders.items()):
+        on_case(number, len(folders), name)
+        path = folder / PLAN
+        try:
+            stored = files.read(path, Plan) if path.is_file() else None
+        except InputError:  # what cannot be read is what an update replaces
+            stored = None
+        job = folder / JOB
+        today = solve(inputs_again(job, stored) if stored else read_job(str(job), JobOptions()))
+        if today != stored:
+            files.write(path, today)
+            written.append(path)
+    on_case(len(folders), len(folders), "")
+    return written
+
+
+# ----------------------------------------------------------------------------------------------------- the folder
+
+
+def find_cases(root: Path) -> dict[str, Path]:
+    """Folders at any depth that hold a stored plan, by name. Raises InputError, also for a job without a plan."""
+    folders = case_folders(root)
+    for folder in folders.values():
         if not (folder / PLAN).is_file():
             raise InputError(
                 "this case has a job and no plan to compare with",
@@ -54,31 +120,160 @@ def find_cases(root: Path) -> list[Path]:
     return folders
 
 
+def case_folders(root: Path) -> dict[str, Path]:
+    """Folders that hold a job or a plan, by name. Raises InputError where there are none."""
+    if not os.path.isdir(root):
+        raise InputError("there is no such folder", where=str(root), fix="name a folder of cases, or two plans")
+    folders = sorted({path.parent for name in (JOB, PLAN) for path in root.rglob(name) if not hidden(path, root)})
+    if not folders:
+        raise InputError(
+            "the folder holds no case", where=str(root), fix=f"put {JOB} and {PLAN} into a folder for each case"
+        )
+    return {
+        folder.relative_to(root).as_posix() if folder != root else root.resolve().name: folder for folder in folders
+    }
+
+
 def hidden(path: Path, root: Path) -> bool:
     """Whether a path is inside a folder such as `.git` or `.venv`."""
     return any(part.startswith(".") for part in path.relative_to(root).parts)
 
 
-def check_case(folder: Path, resolve: ResolveJob, tolerances: Tolerances) -> list[Finding]:
-    """Check the stored plan of a case, solve its job again, compare both."""
+def case_tolerances(root: Path, names: list[str], given: Tolerances) -> dict[str, Tolerances]:
+    """The tolerances of each case: those of `check.yaml` for it, else for all, else these. Raises InputError."""
+    path = root / CHECK
+    if not path.is_file():
+        return dict.fromkeys(names, given)
+    read = files.read(path, CheckFile)
+    for name in read.cases:
+        if name not in names:
+            fix = files.nearest_word(name, names) or f"one of {', '.join(names)}"
+            raise InputError(f"there is no case `{name}`", where=files.place(path, "cases", name), fix=fix)
+    common = given.with_thresholds(read)
+    return {name: common.with_thresholds(read.cases[name]) if name in read.cases else common for name in names}
+
+
+# ------------------------------------------------------------------------------------------------------- one case
+
+
+def check_case(name: str, folder: Path, solving: Solving, tolerances: Tolerances, store: VerdictStore) -> CheckedCase:
+    """Check the stored plan of a case, solve its job again, compare both. Raises InputError where it has no job."""
+    path = folder / PLAN
     try:
-        stored = check_plan(files.read(folder / PLAN, Plan))
+        stored = files.read(path, Plan)
     except InputError as error:
-        return [failure("illegal", error, PLAN, "the stored plan cannot be read")]
-    if stored.violations or stored.false or not (folder / JOB).is_file():
-        return violation_findings(stored, "illegal", "stored")
-    return compare_resolved(stored, folder / JOB, resolve, tolerances)
-
-
-def compare_resolved(stored: CheckedPlan, job: Path, resolve: ResolveJob, tolerances: Tolerances) -> list[Finding]:
-    """Compare the stored plan with a new one. A job that can no longer be solved is a regression."""
+        found = failure("illegal", error, PLAN, "the stored plan cannot be read")
+        return CheckedCase(name, path, (found,))
+    if not (folder / JOB).is_file():
+        if stored.outcome.status != BY_HAND:
+            fix = f"put the {JOB} that it solves beside it; or, of a plan by hand, outcome.status: by_hand"
+            raise InputError("this case has a plan and no job to solve", where=str(path), fix=fix)
+        return CheckedCase(name, path, (*violation_findings(check_plan(stored), "illegal", "stored"),), stored)
     try:
-        resolved = resolve(job, stored.plan)
+        inputs = inputs_again(folder / JOB, stored)
+        key = store.key(stored, inputs, tolerances)
+        if store.unchanged(key):
+            return CheckedCase(name, path, (), stored, stored)
+        today = solving.solve(inputs)
     except PlannerError as error:
-        return [failure("regression", error, JOB, "the job can no longer be solved")]
-    return differences(stored, check_plan(resolved), tolerances)
+        found = failure("regression", error, JOB, "the job can no longer be solved")
+        return CheckedCase(name, path, (found,), stored)
+    findings = (*case_findings(stored, today, inputs, solving, tolerances),)
+    if not findings:
+        store.keep(key)
+    return CheckedCase(name, path, findings, stored, today)
 
 
 def failure(category: Category, error: PlannerError, name: str, what: str) -> Finding:
     fix = f"; fix: {error.fix}" if error.fix else ""
     return Finding(category, error.where or name, None, None, f"{what}: {error.message}{fix}")
+
+
+def case_findings(
+    stored: Plan, today: Plan, inputs: Inputs, solving: Solving, tolerances: Tolerances
+) -> Iterator[Finding]:
+    """How the plan of today differs from the stored one: not at all where only a version is another."""
+    stale = [*stale_inputs(stored, today)]
+    if unsourced(today) == unsourced(stored):
+        yield from stale
+        return
+    before = check_plan(stored)
+    work, job = (changed_work(stored, today), changed_job(stored, today)) if stale else ((), ())
+    again = old_job_today(stored, solving) if work or job else today
+    if before.violations or is_edited(before, again):
+        yield from violation_findings(before, "illegal", "stored")
+        return
+    yield from violation_findings(before, "drift", "stored")  # of which today's planner says something else
+    change = Change(before if not before.false else as_stated(stored), again, today, work, job)
+    yield from judged_change(change, inputs, solving, tolerances)
+    yield from informing(stored, today)
+
+
+def unsourced(plan: Plan) -> Plan:
+    """The plan without what tells files and versions apart."""
+    outcome = with_fields(plan.outcome, bound_digest="")
+    uses = with_fields(plan.uses, sources={})
+    return with_fields(plan, made=with_fields(plan.made, by=""), outcome=outcome, uses=uses)
+
+
+def old_job_today(stored: Plan, solving: Solving) -> Plan | None:
+    """What the job that a plan was made from gives today; None where it cannot be told."""
+    try:
+        return solving.solve(solving.asked(stored))
+    except PlannerError:
+        return None
+
+
+def is_edited(before: CheckedPlan, again: Plan | None) -> bool:
+    """Whether a plan states what it was not solved to be, and not what an earlier planner made of it: its statements
+    deny each other, or its job gives what it states today, and its decisions do not.
+    """
+    if not before.false or again is None:
+        return bool(before.false)
+    stated = before.plan.outcome
+    denied = any(each.where.endswith("outcome.value") for each in before.false)
+    same = again.outcome.objective == stated.objective and is_equal(again.outcome.value, stated.value)
+    return contradicts_itself(before.plan) or (denied and same)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A stored plan, what its job gives today (None: it cannot be told), the plan of today, and what changed."""
+
+    before: CheckedPlan
+    again: Plan | None
+    today: Plan
+    work: tuple[str, ...]
+    job: tuple[str, ...]
+
+
+def judged_change(change: Change, inputs: Inputs, solving: Solving, tolerances: Tolerances) -> Iterator[Finding]:
+    """Findings of each part of a change; of the whole where the work is the same and no part alone is too much."""
+    found = [f for part in parts_of(change, inputs, solving) for f in part_findings(part, tolerances)]
+    yield from found
+    if change.work and change.again is None and not (tolerances.allow_unjudged or tolerances.judge_changed_inputs):
+        message = "the job as it was cannot be solved today, which would tell the planner's part"
+        yield Finding("unjudged", "uses", None, None, f"{message}; planner check --update takes the new plan")
+    if change.job and not change.work and not any(f.category == "regression" for f in found):
+        whole = Part("job", change.before, as_stated(change.today), ("planner", *change.job))
+        yield from (f for f in part_findings(whole, tolerances) if f.category == "regression")
+
+
+def parts_of(change: Change, inputs: Inputs, solving: Solving) -> Iterator[Part]:
+    """The planner's part, that of the work, and that of the job, as far as they are there."""
+    here, today = change.before, as_stated(change.today)
+    if change.again is not None:
+        yield Part("planner", here, as_stated(change.again), (*change.work, *change.job))
+        here = as_stated(change.again)
+    if change.work and change.job:
+        try:
+            middle = as_stated(solving.solve(with_asks_of(inputs, change.before.plan)))
+        except PlannerError:  # what was asked is not possible of this work
+            yield Part("work", here, today, (*change.work, *change.job))
+            return
+        yield Part("work", here, middle, change.work)
+        yield Part("job", middle, today, change.job)
+    elif change.work:
+        yield Part("work", here, today, change.work)
+    elif change.job:
+        yield Part("job", here, today, change.job)

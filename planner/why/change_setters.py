@@ -23,7 +23,7 @@ from planner.specs.parallelism import (
     recompute_of,
 )
 from planner.strategies import STRATEGIES, decides_layouts, strategy_deciding
-from planner.units import first_few
+from planner.units import first_few, parse_share
 from planner.why.resize_cluster import only_kind, with_ranks
 
 ITEM = re.compile(r"items\.(\d{1,9})\.degree")
@@ -62,10 +62,15 @@ def set_margin(inputs: Inputs, key: str, value: str) -> Inputs:
 
 
 def share(value: str, key: str) -> float:
-    """A share from 0 to 1, written as a decimal number. Raises InputError."""
-    if not re.fullmatch(r"(0?\.\d{1,9}|0|1)", value, re.ASCII):
-        raise InputError(f"`{value}` is not possible for `{key}`", where=key, fix="a share from 0 to 1, like 0.06")
-    return float(value)
+    """A share from 0 to 1, written as `6%` or as 0.06. Raises InputError."""
+    try:
+        found = parse_share(value)
+    except ValueError as error:
+        message, _, fix = str(error).partition(" | ")
+        raise InputError(message, where=key, fix=fix) from error
+    if found > 1:
+        raise InputError(f"`{value}` is more than the whole", where=key, fix="a share from 0 to 100%")
+    return found
 
 
 def set_zero(inputs: Inputs, key: str, value: str) -> Inputs:
