@@ -13,19 +13,28 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from planner import files
-from planner.check.checked_plan import CheckedPlan, as_stated, check_plan, contradicts_itself, violation_findings
+from planner.check.checked_plan import (
+    CheckedPlan,
+    as_stated,
+    check_plan,
+    contradicts_itself,
+    stated_seconds,
+    violation_findings,
+)
 from planner.check.compare import informing
-from planner.check.finding import Category, Finding, Tolerances, is_equal
+from planner.check.finding import Category, Finding, Tolerances, exit_code, is_equal
 from planner.check.parts import Part, changed_job, changed_work, part_findings
 from planner.check.stale_inputs import stale_inputs
 from planner.check.verdict_store import VerdictStore
 from planner.errors import InputError, PlannerError
+from planner.plan.join_plans import round_digits
 from planner.plan.plan_file import Plan
 from planner.solve_job import inputs_again, read_job, with_asks_of
 from planner.specs.base import with_fields
 from planner.specs.check_file import CheckFile
 from planner.specs.inputs import Inputs, JobOptions
 from planner.specs.job import BY_HAND
+from planner.units import duration
 
 CHECK, JOB, PLAN = "check.yaml", "job.yaml", "plan.yaml"
 
@@ -68,7 +77,8 @@ def check_folder(
         on_case(number, len(cases), name)
         checked.append(check_case(name, folder, solving, limits[name], store))
     on_case(len(cases), len(cases), "")
-    if not (tolerances.allow_unjudged or any((folder / JOB).is_file() for folder in cases.values())):
+    compared = any((folder / JOB).is_file() for folder in cases.values())
+    if not (compared or tolerances.allow_unjudged or exit_code(all_findings(checked))):
         checked.append(CheckedCase("", root, (Finding("unjudged", str(root), None, None, NO_JOBS),)))
     return checked
 
@@ -203,10 +213,20 @@ def case_findings(
     if before.violations or is_edited(before, again):
         yield from violation_findings(before, "illegal", "stored")
         return
-    yield from violation_findings(before, "drift", "stored")  # of which today's planner says something else
+    yield from priced_otherwise(before)
     change = Change(before if not before.false else as_stated(stored), again, today, work, job)
     yield from judged_change(change, inputs, solving, tolerances)
     yield from informing(stored, today)
+
+
+def priced_otherwise(before: CheckedPlan) -> Iterator[Finding]:
+    """A finding where today's planner prices a plan otherwise than the one that made it."""
+    stated, now = stated_seconds(before.plan, len(before.plan.steps)), before.seconds(len(before.plan.steps))
+    if before.false:
+        message = (
+            f"its decisions take {duration(now)} by today's planner, and {duration(stated)} by the one that made it"
+        )
+        yield Finding("drift", "uses.prices", round_digits(stated), round_digits(now), message)
 
 
 def unsourced(plan: Plan) -> Plan:

@@ -33,6 +33,7 @@ NAMES: dict[Category, tuple[str, str]] = {  # singular, plural
 EQUAL = 1e-6  # relative: two evaluations of the same plan differ by less
 SLACK = 1e-9  # so that a change of exactly the tolerance is tolerated
 FINDINGS_SHOWN = 100  # of the table: more do not help in a comment
+WORK, JOB = "uses", "uses.asked"  # where the inputs of a changed plan are: model, data and cluster; what its job asks
 SPECIAL = re.compile(r"([\\`*_\[\]<>|~#&])")
 
 
@@ -89,15 +90,17 @@ def is_equal(one: float, other: float) -> bool:
 def label(findings: Sequence[Finding]) -> str:
     """What became of a case, in two words."""
     found = {finding.category for finding in findings}
-    changed = "changed_input" in found
+    changed = any(finding.category == "changed_input" and finding.where == WORK for finding in findings)
     if "illegal" in found:
         return "illegal"
     if "regression" in found:
         return "slower plan, changed input" if changed else "slower plan"
     if "unjudged" in found:
         return "not judged"
-    if changed or "drift" in found:
-        return "changed input" if changed else "other decisions"
+    if "changed_input" in found:
+        return "changed input"
+    if "drift" in found:
+        return "other decisions"
     if "gain" in found:
         return "quicker plan"
     return "stale" if found else "equal"

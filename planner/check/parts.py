@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from planner.check.checked_plan import CheckedPlan
-from planner.check.finding import Category, Finding, Tolerances, classify_gap, classify_value
+from planner.check.finding import JOB, WORK, Category, Finding, Tolerances, classify_gap, classify_value
 from planner.check.stale_inputs import same_work, step_items
 from planner.costs import OBJECTIVES, STEP_SECONDS, Objective
 from planner.plan.join_plans import round_digits
@@ -39,7 +39,7 @@ class Part:
         if self.cause == "planner":
             return ": the job as it was, by today's planner" if self.changed else ""
         words = f"{' and '.join(self.changed)} changed"
-        return f": {words}, of the same model, data and cluster" if self.cause == "job" else f": the {words}"
+        return f": {words}, for the same model, data and cluster" if self.cause == "job" else f": the {words}"
 
 
 # ------------------------------------------------------------------------------------------------- what changed
@@ -98,18 +98,17 @@ def measured(uses: PlanInputs) -> tuple[object, ...]:
 
 def part_findings(part: Part, tolerances: Tolerances) -> Iterator[Finding]:
     """What one cause changed: of objective value, gap, memory and tokens per dollar, as far as these are judged."""
-    judged = part.cause != "work" or tolerances.judge_changed_inputs
-    if part.cause == "work":
-        yield work_finding(part)
-        if judged:
-            yield from judged_value(part, tolerances, by_token=True)
-    else:
-        yield from judged_value(part, tolerances)
-        yield from judged_gap(part, tolerances)
-    if judged:
-        yield from judged_memory(part, tolerances)
-    if judged and tolerances.tokens_per_dollar is not None:
-        yield from judged_objective(part, "tokens_per_dollar", tolerances.tokens_per_dollar)
+    found: list[Finding] = []
+    if part.cause != "work" or tolerances.judge_changed_inputs:
+        found += judged_value(part, tolerances, by_token=part.cause == "work")
+        found += judged_gap(part, tolerances) if part.cause != "work" else ()
+        found += judged_memory(part, tolerances)
+        if tolerances.tokens_per_dollar is not None:
+            found += judged_objective(part, "tokens_per_dollar", tolerances.tokens_per_dollar)
+    blocking = any(each.category == "regression" for each in found)
+    if part.cause == "work" or (part.cause == "job" and not blocking):
+        yield change_finding(part)
+    yield from found
 
 
 def common_steps(part: Part) -> int:
@@ -167,8 +166,8 @@ def judged_memory(part: Part, tolerances: Tolerances) -> Iterator[Finding]:
         yield Finding(category, "prediction.peak_memory_gib", old, new, message)
 
 
-def work_finding(part: Part) -> Finding:
-    """Of other work, in one line: how much longer a step, a token and a sample take."""
+def change_finding(part: Part) -> Finding:
+    """Of other inputs, in one line: how much longer a step takes, and of other work a token and a sample."""
     steps = common_steps(part)
     seconds = part.before.seconds(steps), part.after.seconds(steps)
     counts = {
@@ -176,9 +175,10 @@ def work_finding(part: Part) -> Finding:
         "token": tuple(sample_tokens(side.plan, range(steps)) for side in (part.before, part.after)),
         "sample": tuple(sample_count(side.plan, steps) for side in (part.before, part.after)),
     }
-    texts = [f"{longer(seconds, count)} a {name}" for name, count in counts.items()]
+    texts = [f"{longer(seconds, count)} a {name}" for name, count in counts.items()][: 3 if part.cause == "work" else 1]
     old, new = map(round_digits, seconds)
-    return Finding("changed_input", "uses", old, new, f"{', '.join(texts)}{part.because}")
+    where = WORK if part.cause == "work" else JOB
+    return Finding("changed_input", where, old, new, f"{', '.join(texts)}{part.because}")
 
 
 def sample_count(plan: Plan, steps: int) -> int:

@@ -36,7 +36,7 @@ class VerdictStore:
         read["batches"] = [asdict(batch) for batch in inputs.batches]
         digests = {role: files.digest(path) for role, path in inputs.sources.items()}
         facts = {"plan": stored, "inputs": read, "digests": digests, "tolerances": asdict(tolerances)}
-        return digest_of([files.json_text(facts).encode(), code_digest().encode()])
+        return digest_of([files.json_text(facts), code_digest()])
 
     def unchanged(self, key: str) -> bool:
         return self.folder is not None and (self.folder / key).is_file()
@@ -53,12 +53,8 @@ def code_digest() -> str:
     root = Path(planner.__file__).parent
     own = sorted(path for path in root.rglob("*") if path.suffix in CODE)
     versions = f"{sys.version} {' '.join(map(version, SOLVERS))}"
-    return digest_of([versions.encode(), *(path.read_bytes() for path in own)])
+    return digest_of([versions, *map(files.digest, own)])
 
 
-def digest_of(parts: Iterable[bytes]) -> str:
-    """The digest of several texts, each with where it ends."""
-    whole = hashlib.sha256()
-    for part in parts:
-        whole.update(len(part).to_bytes(8, "big") + part)
-    return whole.hexdigest()
+def digest_of(texts: Iterable[str]) -> str:
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()

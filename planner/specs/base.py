@@ -27,7 +27,7 @@ SampleCount = Annotated[int, msgspec.Meta(ge=1, le=10**6)]
 Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_.+-]+$")]  # of modules and groups; task ids contain them
 Amount = Annotated[float, msgspec.Meta(ge=0, le=1e15)]
 Positive = Annotated[float, msgspec.Meta(ge=1e-6, le=1e15)]  # of divisors
-PERCENTAGE = {"type": ["number", "string"], "pattern": r"^\d+(\.\d+)? ?%$"}  # in schemas, beside a number from 0 to 1
+PERCENTAGE = {"pattern": r"^\d+(\.\d+)? ?%$"}  # in schemas, beside a number from 0 to 1
 Share = Annotated[float, msgspec.Meta(ge=0, le=1, extra_json_schema=PERCENTAGE)]
 Source = Literal["measured", "fitted", "published", "analytic"]  # in that order of trust
 
