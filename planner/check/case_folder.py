@@ -207,9 +207,10 @@ def case_findings(
     if unsourced(today) == unsourced(stored):
         yield from stale
         return
-    before = check_plan(stored)
     work, job = (changed_work(stored, today), changed_job(stored, today)) if stale else ((), ())
     again = old_job_today(stored, solving) if work or job else today
+    made_again = again is not None and unsourced(again) == unsourced(stored)
+    before = as_stated(stored) if made_again else check_plan(stored)
     if before.violations or is_edited(before, again):
         yield from violation_findings(before, "illegal", "stored")
         return

@@ -123,7 +123,7 @@ def plan_inputs(plan: Plan) -> Inputs:
 
 
 def asked_inputs(plan: Plan) -> Inputs:
-    """The inputs of the job that a plan was made from, all from `uses`: what the job left open is open."""
+    """The inputs of the job that a plan was made from, from the plan alone: what the job left open is open."""
     module = sample_module(plan)
     batches = tuple(step_batch(single_step(plan, number), module) for number in range(len(plan.steps)))
     job = plan_job(plan, module, batches[0], {"strategy": plan.made.strategy})

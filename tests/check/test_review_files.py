@@ -14,7 +14,10 @@ from hypothesis import strategies as st
 from planner import files
 from planner.check import BLOCKING, CheckedCase, Finding, annotations, junit
 from planner.check.finding import CATEGORIES
+from planner.specs.check_file import CheckFile
+from planner.specs.job import Job
 from tests.check.small_plans import solve, write_job
+from tests.documents import DOCS, blocks
 from tests.examples import examples
 from tests.typed import typed
 
@@ -161,6 +164,15 @@ def test_the_script_of_gitlab_checks_comments_and_ends_with_the_verdict(folders,
     assert (folder / job["artifacts"]["reports"]["junit"]).is_file()
     unsaid = bash("\n".join(job["script"]), folder, **given)
     assert (unsaid.returncode, "PLANNER_SOURCE is empty" in unsaid.stderr) == (2, True)
+
+
+def test_the_page_has_the_workflow_the_job_and_the_thresholds_as_they_are_read():
+    of_page = [each.text for each in blocks(DOCS / "gate.md")]
+    workflow = (ROOT / "ci/workflow.yml").read_text(encoding="utf-8").partition("\n")[2]
+    assert workflow.strip() in map(str.strip, of_page)
+    job, check = (next(text for text in of_page if f"format: planner.{kind}/1" in text) for kind in ("job", "check"))
+    assert files.parse(job, Job, "job.yaml").strategy == "best"
+    assert files.parse(check, CheckFile, "check.yaml").cases["llama"].value == 0.03
 
 
 def test_every_option_that_the_files_of_ci_give_is_one():

@@ -42,7 +42,7 @@ def check(
 ) -> None:
     """Compare two plans, or re-solve a folder of cases.
 
-    Exit code 0: passed; 1: a regression, an illegal plan, or a difference that cannot be judged.
+    Exit code 0: passed, or updated; 1: a regression, an illegal plan, or a difference that cannot be judged.
     """
     from planner import check as gate
     from planner import files, pipeline
@@ -53,8 +53,10 @@ def check(
     tolerances = gate.Tolerances(*shares, judge_changed_inputs=judge_changed_inputs, allow_unjudged=allow_unjudged)
     with progress.progress_bar("checking", "cases") as on_case:
         written = pipeline.update(old, on_case) if update else []
-        cases = pipeline.gate(old, new, tolerances, on_case, verdicts)
-    render.note(*(f"written to {path}" for path in written))
+        cases = [] if update else pipeline.gate(old, new, tolerances, on_case, verdicts)
+    if update:
+        render.emit(json, {"written": [*map(str, written)]}, plan_tables.written_lines(written))
+        raise typer.Exit
     found = gate.all_findings(cases)
     for path, text in ((junit, gate.junit), (annotations, gate.annotations)):
         if path:
