@@ -1,67 +1,26 @@
 """Checks a folder of cases: each a folder with `job.yaml` and the `plan.yaml` that it gave; `check.yaml` above them
 says how much worse each may get.
-
-A case is solved again, with the options that its plan names, and both plans are compared. Where its inputs changed, so
-is the job as it was, from what its plan says of it: this parts what the planner made of it from what the input did
-(`check/parts.py`). A plan written by hand may be without a job: it is checked for legality and priced. A stored plan
-blocks that cannot be read, is illegal, or states what its own numbers deny; so does a job that can no longer be solved.
 """
 
 import os
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 
 from planner import files
-from planner.check.checked_plan import (
-    CheckedPlan,
-    as_stated,
-    check_plan,
-    contradicts_itself,
-    stated_seconds,
-    violation_findings,
-)
-from planner.check.compare import informing
-from planner.check.finding import Category, Finding, Tolerances, exit_code, is_equal
-from planner.check.parts import Part, changed_job, changed_work, part_findings
-from planner.check.stale_inputs import stale_inputs
+from planner.check.case import JOB, PLAN, CheckedCase, Solving, check_case
+from planner.check.finding import Finding, Tolerances, exit_code
 from planner.check.verdict_store import VerdictStore
-from planner.errors import InputError, PlannerError
-from planner.plan.join_plans import round_digits
+from planner.errors import InputError
 from planner.plan.plan_file import Plan
-from planner.solve_job import inputs_again, read_job, with_asks_of
+from planner.solve_job import inputs_again, read_job
 from planner.specs.base import with_fields
 from planner.specs.check_file import CheckFile
 from planner.specs.inputs import Inputs, JobOptions
-from planner.specs.job import BY_HAND
-from planner.units import duration
 
-CHECK, JOB, PLAN = "check.yaml", "job.yaml", "plan.yaml"
-
+CHECK = "check.yaml"
 NO_JOBS = "no case has a job, so that nothing is compared with what is solved today; --allow-unjudged lets it pass"
 
 OnCase = Callable[[int, int, str], None]  # cases done, of how many, the current one
-
-
-@dataclass(frozen=True, slots=True)
-class Solving:
-    """How inputs become a plan, and a plan the inputs of the job that it was made from."""
-
-    solve: Callable[[Inputs], Plan]
-    asked: Callable[[Plan], Inputs]
-
-
-@dataclass(frozen=True, slots=True)
-class CheckedCase:
-    """A case and its plan's file, what was found in it, and its plans where there are any: the stored one, and the one
-    of today. Two plans that were compared are a case without a name.
-    """
-
-    name: str
-    path: Path
-    findings: tuple[Finding, ...]
-    stored: Plan | None = None
-    today: Plan | None = None
 
 
 def check_folder(
@@ -161,140 +120,3 @@ def case_tolerances(root: Path, names: list[str], given: Tolerances) -> dict[str
             raise InputError(f"there is no case `{name}`", where=files.place(path, "cases", name), fix=fix)
     common = given.with_thresholds(read)
     return {name: common.with_thresholds(read.cases[name]) if name in read.cases else common for name in names}
-
-
-# ------------------------------------------------------------------------------------------------------- one case
-
-
-def check_case(name: str, folder: Path, solving: Solving, tolerances: Tolerances, store: VerdictStore) -> CheckedCase:
-    """Check the stored plan of a case, solve its job again, compare both. Raises InputError where it has no job."""
-    path = folder / PLAN
-    try:
-        stored = files.read(path, Plan)
-    except InputError as error:
-        found = failure("illegal", error, PLAN, "the stored plan cannot be read")
-        return CheckedCase(name, path, (found,))
-    if not (folder / JOB).is_file():
-        if stored.outcome.status != BY_HAND:
-            fix = f"put the {JOB} that it solves beside it; or, of a plan by hand, outcome.status: by_hand"
-            raise InputError("this case has a plan and no job to solve", where=str(path), fix=fix)
-        return CheckedCase(name, path, (*violation_findings(check_plan(stored), "illegal", "stored"),), stored)
-    try:
-        inputs = inputs_again(folder / JOB, stored)
-        key = store.key(stored, inputs, tolerances)
-        if store.unchanged(key):
-            return CheckedCase(name, path, (), stored, stored)
-        today = solving.solve(inputs)
-    except PlannerError as error:
-        found = failure("regression", error, JOB, "the job can no longer be solved")
-        return CheckedCase(name, path, (found,), stored)
-    findings = (*case_findings(stored, today, inputs, solving, tolerances),)
-    if not findings:
-        store.keep(key)
-    return CheckedCase(name, path, findings, stored, today)
-
-
-def failure(category: Category, error: PlannerError, name: str, what: str) -> Finding:
-    fix = f"; fix: {error.fix}" if error.fix else ""
-    return Finding(category, error.where or name, None, None, f"{what}: {error.message}{fix}")
-
-
-def case_findings(
-    stored: Plan, today: Plan, inputs: Inputs, solving: Solving, tolerances: Tolerances
-) -> Iterator[Finding]:
-    """How the plan of today differs from the stored one: not at all where only a version is another."""
-    stale = [*stale_inputs(stored, today)]
-    if unsourced(today) == unsourced(stored):
-        yield from stale
-        return
-    work, job = (changed_work(stored, today), changed_job(stored, today)) if stale else ((), ())
-    again = old_job_today(stored, solving) if work or job else today
-    made_again = again is not None and unsourced(again) == unsourced(stored)
-    before = as_stated(stored) if made_again else check_plan(stored)
-    if before.violations or is_edited(before, again):
-        yield from violation_findings(before, "illegal", "stored")
-        return
-    yield from priced_otherwise(before)
-    change = Change(before if not before.false else as_stated(stored), again, today, work, job)
-    yield from judged_change(change, inputs, solving, tolerances)
-    yield from informing(stored, today)
-
-
-def priced_otherwise(before: CheckedPlan) -> Iterator[Finding]:
-    """A finding where today's planner prices a plan otherwise than the one that made it."""
-    stated, now = stated_seconds(before.plan, len(before.plan.steps)), before.seconds(len(before.plan.steps))
-    if before.false:
-        message = (
-            f"its decisions take {duration(now)} by today's planner, and {duration(stated)} by the one that made it"
-        )
-        yield Finding("drift", "uses.prices", round_digits(stated), round_digits(now), message)
-
-
-def unsourced(plan: Plan) -> Plan:
-    """The plan without what tells files and versions apart."""
-    outcome = with_fields(plan.outcome, bound_digest="")
-    uses = with_fields(plan.uses, sources={})
-    return with_fields(plan, made=with_fields(plan.made, by=""), outcome=outcome, uses=uses)
-
-
-def old_job_today(stored: Plan, solving: Solving) -> Plan | None:
-    """What the job that a plan was made from gives today; None where it cannot be told."""
-    try:
-        return solving.solve(solving.asked(stored))
-    except PlannerError:
-        return None
-
-
-def is_edited(before: CheckedPlan, again: Plan | None) -> bool:
-    """Whether a plan states what it was not solved to be, and not what an earlier planner made of it: its statements
-    deny each other, or its job gives what it states today, and its decisions do not.
-    """
-    if not before.false or again is None:
-        return bool(before.false)
-    stated = before.plan.outcome
-    denied = any(each.where.endswith("outcome.value") for each in before.false)
-    same = again.outcome.objective == stated.objective and is_equal(again.outcome.value, stated.value)
-    return contradicts_itself(before.plan) or (denied and same)
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """A stored plan, what its job gives today (None: it cannot be told), the plan of today, and what changed."""
-
-    before: CheckedPlan
-    again: Plan | None
-    today: Plan
-    work: tuple[str, ...]
-    job: tuple[str, ...]
-
-
-def judged_change(change: Change, inputs: Inputs, solving: Solving, tolerances: Tolerances) -> Iterator[Finding]:
-    """Findings of each part of a change; of the whole where the work is the same and no part alone is too much."""
-    found = [f for part in parts_of(change, inputs, solving) for f in part_findings(part, tolerances)]
-    yield from found
-    if change.work and change.again is None and not (tolerances.allow_unjudged or tolerances.judge_changed_inputs):
-        message = "the job as it was cannot be solved today, which would tell the planner's part"
-        yield Finding("unjudged", "uses", None, None, f"{message}; planner check --update takes the new plan")
-    if change.job and not change.work and not any(f.category == "regression" for f in found):
-        whole = Part("job", change.before, as_stated(change.today), ("planner", *change.job))
-        yield from (f for f in part_findings(whole, tolerances) if f.category == "regression")
-
-
-def parts_of(change: Change, inputs: Inputs, solving: Solving) -> Iterator[Part]:
-    """The planner's part, that of the work, and that of the job, as far as they are there."""
-    here, today = change.before, as_stated(change.today)
-    if change.again is not None:
-        yield Part("planner", here, as_stated(change.again), (*change.work, *change.job))
-        here = as_stated(change.again)
-    if change.work and change.job:
-        try:
-            middle = as_stated(solving.solve(with_asks_of(inputs, change.before.plan)))
-        except PlannerError:  # what was asked is not possible of this work
-            yield Part("work", here, today, (*change.work, *change.job))
-            return
-        yield Part("work", here, middle, change.work)
-        yield Part("job", middle, today, change.job)
-    elif change.work:
-        yield Part("work", here, today, change.work)
-    elif change.job:
-        yield Part("job", here, today, change.job)

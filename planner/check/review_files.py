@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from xml.etree import ElementTree
 
-from planner.check.case_folder import CheckedCase
+from planner.check.case import CheckedCase
 from planner.check.finding import BLOCKING, Finding, label, verdict
 from planner.printable import one_line
 

@@ -4,7 +4,7 @@ import pytest
 
 from planner import files, pipeline
 from planner.callbacks import silent
-from planner.check import Solving, Tolerances, all_findings, check_folder, exit_code
+from planner.check import BLOCKING, Solving, Tolerances, all_findings, check_folder, exit_code
 from planner.errors import InputError
 from planner.plan.plan_file import Plan
 from planner.specs.base import with_fields
@@ -140,6 +140,37 @@ def test_the_jobs_strategy_counts_and_one_that_nobody_has_is_a_regression(store)
     path = root / "case/job.yaml"
     path.write_text(path.read_text() + "strategy: guessing\n")
     assert "no strategy is called `guessing`" in check(root)[0].message
+
+
+def test_other_work_whose_old_job_cannot_be_solved_is_not_judged(store):
+    root = store("case")
+    path = root / "case/job.yaml"
+    path.write_text(path.read_text().replace("batch_rows: 16", "batch_rows: 15"))
+
+    def unable(plan):
+        raise InputError("no longer")
+
+    def found(**options):
+        cases = check_folder(root, Solving(pipeline.plan_of, unable), Tolerances(**options), silent)
+        return all_findings(cases)
+
+    assert [f.category for f in found() if f.category in BLOCKING] == ["unjudged"]
+    assert exit_code(found(allow_unjudged=True)) == exit_code(found(judge_changed_inputs=True)) == 0
+    assert exit_code(check(root)) == 0  # as it can be
+
+
+@pytest.mark.parametrize(("asks", "blocks"), [("degrees: [1, 2]", False), ("degrees: [4]", True)])
+def test_of_other_work_what_the_job_asks_is_judged_by_itself(store, asks, blocks):
+    """A shorter batch is quicker by far, and hides nothing."""
+    root = store("case")
+    path = root / "case/job.yaml"
+    path.write_text(path.read_text().replace("batch_rows: 16", "batch_rows: 12").replace("degrees: [1, 2]", asks))
+    findings = check(root)
+    (work,) = [f for f in findings if f.where == "case: uses"]
+    assert work.category == "changed_input" and work.new < work.old
+    assert work.message.endswith("a sample: the data changed")
+    assert exit_code(findings) == blocks
+    assert any(f.message.endswith("degrees changed, for the same model, data and cluster") for f in findings) == blocks
 
 
 # ----------------------------------------------------------------------------------------------------- thresholds
