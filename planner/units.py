@@ -60,17 +60,18 @@ def percent(share: float) -> str:
 
 
 def parse_share(text: str) -> float:
-    """A share of a text: `3%`, or `0.03` as a number from 0 to 1.
+    """A share of a text: `3%`, or `0.03`.
 
-    Raises ValueError for any other text: `what is wrong | the fix`.
+    Raises ValueError for any other text, and for more than the whole: `what is wrong | the fix`.
     """
-    if match := PERCENTAGE.fullmatch(text):
-        return float(match[1]) / 100
-    if not re.fullmatch(r"(\d{1,9}(\.\d*)?|\.\d+)", text, re.ASCII):
+    percentage = PERCENTAGE.fullmatch(text)
+    if not percentage and not re.fullmatch(r"(\d{1,9}(\.\d*)?|\.\d+)", text, re.ASCII):
         raise ValueError(f"`{text}` is no share | such as 3%, or 0.03")
-    if float(text) > 1:
-        raise ValueError(f"`{text}` is more than the whole | {text}%, where percent are meant")
-    return float(text)
+    share = float(percentage[1]) / 100 if percentage else float(text)
+    if share > 1:
+        fix = "100% at most" if percentage else f"{text}%, where percent are meant"
+        raise ValueError(f"`{text}` is more than the whole | {fix}")
+    return share
 
 
 def plural(count: int, word: str) -> str:

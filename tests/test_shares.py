@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from planner import files
 from planner.errors import InputError
+from planner.specs.base import share_of
 from planner.specs.check_file import CheckFile
 from planner.units import parse_share
-from planner.why.change_setters import share
 from tests.examples import examples
 
 
@@ -18,10 +18,10 @@ def read(text: str) -> float | None:
 
 @examples(60)
 @given(st.decimals(0, 100, places=3))
-def test_percent_and_number_are_the_same_share(hundredths):
+def test_percent_and_number_are_the_same_share_of(hundredths):
     whole, bare = f"{hundredths:f}", f"{float(hundredths) / 100:.9f}"
     for text in (f"{whole}%", f"{whole} %"):
-        assert read(text) == parse_share(text) == share(text, "offload") == pytest.approx(read(bare), abs=1e-9)
+        assert read(text) == parse_share(text) == share_of(text, "offload") == pytest.approx(read(bare), abs=1e-9)
     assert parse_share(bare) == read(bare) == float(bare)
 
 
@@ -29,7 +29,7 @@ def test_percent_and_number_are_the_same_share(hundredths):
 @given(st.integers(2, 100))
 def test_a_bare_number_above_one_is_refused_with_what_was_meant(number):
     fix = f"{number}%, where percent are meant"
-    for asked in (lambda: read(f"{number}"), lambda: share(f"{number}", "offload")):
+    for asked in (lambda: read(f"{number}"), lambda: share_of(f"{number}", "offload")):
         with pytest.raises(InputError) as refused:
             asked()
         assert refused.value.fix == fix
@@ -47,7 +47,7 @@ def test_more_than_the_whole_is_no_share_of_a_file_or_a_layout():
     with pytest.raises(InputError, match=r"expected a number <= 1\.0"):
         read("101%")
     with pytest.raises(InputError, match="more than the whole"):
-        share("101%", "offload")
+        share_of("101%", "offload")
 
 
 def test_text_that_looks_like_a_percentage_stays_text_where_it_is_quoted():

@@ -8,7 +8,7 @@ import typer
 
 from planner.errors import InputError
 from planner.specs.base import Ranks
-from planner.units import parse_duration, parse_share
+from planner.units import parse_duration
 
 TABLES = ("lengths", "images", "audio", "strategies")  # of which names stand in the code
 DOES_NOT_FIT = 3  # exit code, as for any infeasible job
@@ -132,17 +132,6 @@ def parse_ranks(text: str | None, size: int) -> Ranks | None:
     if ranks[-1] >= size:
         raise InputError(f"there is no rank {ranks[-1]}", where="--trace-ranks", fix=f"ranks are 0 to {size - 1}")
     return ranks
-
-
-def optional_share(text: str | None, flag: str) -> float | None:
-    """The share that a flag gives, such as `3%`; None where it is not given. Raises InputError."""
-    if text is None:
-        return None
-    try:
-        return parse_share(text)
-    except ValueError as error:
-        message, _, fix = str(error).partition(" | ")
-        raise InputError(message, where=flag, fix=fix) from error
 
 
 def optional_duration(text: str | None, flag: str) -> float | None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeVar
 import msgspec
 
 from planner.errors import InputError
+from planner.units import parse_share
 
 if TYPE_CHECKING:
     from typing_extensions import dataclass_transform
@@ -52,6 +53,15 @@ def with_fields(spec: S, **fields: Any) -> S:
     except ValueError as error:
         message, _, fix = str(error).partition(" | ")
         raise InputError(message, fix=fix) from error
+
+
+def share_of(text: str, where: str) -> float:
+    """The share that was typed, such as `3%`; `where`: the option or key, for errors. Raises InputError."""
+    try:
+        return parse_share(text)
+    except ValueError as error:
+        message, _, fix = str(error).partition(" | ")
+        raise InputError(message, where=where, fix=fix) from error
 
 
 RANGES = re.compile(r"[0-9]{1,8}(-[0-9]{1,8})?([,+][0-9]{1,8}(-[0-9]{1,8})?)*")

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from planner.cli.options import Json, optional_share
+from planner.cli.options import Json
 
 
 def check(
@@ -48,8 +48,9 @@ def check(
     from planner import files, pipeline
     from planner.cli import progress, render
     from planner.cli.views import gate_markdown, json_answers, plan_tables
+    from planner.specs.base import share_of
 
-    shares = optional_share(value, "--value") or 0.0, optional_share(gap, "--gap") or 0.0
+    shares = share_of(value, "--value"), share_of(gap, "--gap")
     tolerances = gate.Tolerances(*shares, judge_changed_inputs=judge_changed_inputs, allow_unjudged=allow_unjudged)
     with progress.progress_bar("checking", "cases") as on_case:
         written = pipeline.update(old, on_case) if update else []
