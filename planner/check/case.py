@@ -137,15 +137,15 @@ def old_job_today(stored: Plan, solving: Solving) -> Plan | None:
 
 
 def is_edited(before: CheckedPlan, again: Plan | None) -> bool:
-    """Whether a plan states what it was not solved to be, and not what an earlier planner made of it: its statements
-    deny each other, or its job gives what it states today, and its decisions do not.
+    """Whether a plan states what it was not solved to be, rather than what an earlier planner made of it: its value is
+    that of its decisions and something else is not, its statements deny each other, or its job gives the value today.
     """
     if not before.false or again is None:
         return bool(before.false)
     stated = before.plan.outcome
     denied = any(each.where.endswith("outcome.value") for each in before.false)
     same = again.outcome.objective == stated.objective and is_equal(again.outcome.value, stated.value)
-    return contradicts_itself(before.plan) or (denied and same)
+    return not denied or same or contradicts_itself(before.plan)
 
 
 @dataclass(frozen=True, slots=True)
