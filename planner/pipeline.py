@@ -14,7 +14,16 @@ from typing import TYPE_CHECKING
 from planner import files, online
 from planner import why as reasons
 from planner.callbacks import OnProgress, silent
-from planner.check import Finding, Tolerances, check_folder, compare
+from planner.check import (
+    CheckedCase,
+    Finding,
+    Solving,
+    Tolerances,
+    all_findings,
+    check_folder,
+    compare,
+    update_folder,
+)
 from planner.ledger import ComparedRun, compare_run
 from planner.plan.legal.plan_laws import require_legal
 from planner.plan.plan_file import Plan
@@ -23,13 +32,13 @@ from planner.scoring import read_plan as read_plan
 from planner.scoring import read_scored as read_scored
 from planner.solve_job import (
     answer_for,
-    inputs_again,
     inputs_of_mixes,
     per_batch_inputs,
     read_job,
     require_launchable_plan,
     solve_job,
     static_inputs,
+    with_asked,
 )
 from planner.specs.framework.overlap import AS_PRICED, Overlap
 from planner.specs.inputs import Inputs, JobOptions
@@ -53,7 +62,7 @@ def decide(inputs: Inputs, on_batch: OnProgress = silent) -> SolvedJob:
         solved = solve_job(inputs, on_batch)
     plan = online.with_group_catalogue(solved.plan, inputs) if inputs.job.per_batch else solved.plan
     require_legal(plan, inputs.job.name)
-    return SolvedJob(with_bound_digest(plan), solved.step_seconds)
+    return SolvedJob(with_bound_digest(with_asked(plan, inputs.job)), solved.step_seconds)
 
 
 def plan_of(inputs: Inputs) -> Plan:
@@ -146,6 +155,32 @@ def mixes(
 
 def check(old: Path, new: Path | None, tolerances: Tolerances, on_case: OnProgress = silent) -> list[Finding]:
     """What changed from one plan file to another; or, of a folder of cases, to what their jobs give today."""
+    return all_findings(gate(old, new, tolerances, on_case))
+
+
+def gate(
+    old: Path, new: Path | None, tolerances: Tolerances, on_case: OnProgress = silent, verdicts: Path | None = None
+) -> list[CheckedCase]:
+    """The cases of a folder, or two plan files as one; `verdicts`: a folder that keeps which cases are unchanged.
+
+    Raises InputError.
+    """
     if new is None:
-        return check_folder(old, lambda job, plan: plan_of(inputs_again(job, plan)), tolerances, on_case)
-    return compare(files.read(old, Plan), files.read(new, Plan), tolerances, (str(old), str(new)))
+        return check_folder(old, Solving(plan_of, reasons.asked_inputs), tolerances, on_case, verdicts)
+    plans = files.read(old, Plan), files.read(new, Plan)
+    return [CheckedCase("", new, (*compare(*plans, tolerances, (str(old), str(new))),), *plans)]
+
+
+def update(folder: Path, on_case: OnProgress = silent) -> list[Path]:
+    """Solve every job of a folder of cases; the files of plans that are new or changed. Raises InputError and
+    Infeasible.
+    """
+    return update_folder(folder, plan_of, on_case)
+
+
+def because(before: Plan, after: Plan) -> list[str]:
+    """Why the first step of a legal plan takes another time than that of another, in sentences: the largest first."""
+    steps = [reasons.single_step(plan, 0) for plan in (before, after)]
+    facts = [reasons.step_facts(step, score(step)) for step in steps]
+    comparable = type(facts[0]) is type(facts[1])
+    return [part.text for part in reasons.differing_parts(*facts)] if comparable else []

@@ -16,12 +16,12 @@ from planner.layouts import fixed_fields, with_joint_fields
 from planner.plan.descriptions import fixable_layout
 from planner.plan.join_plans import join_plans
 from planner.plan.launchable.launch_refusals import plan_refusals, refusal_text, require_launchable
-from planner.plan.plan_file import Alternative, Plan
+from planner.plan.plan_file import Alternative, Asked, Plan
 from planner.scoring import answer_about, restate_in_objective
 from planner.specs.base import with_fields
 from planner.specs.framework.software import ANY
 from planner.specs.inputs import Inputs, JobOptions, load_job
-from planner.specs.job import BY_HAND
+from planner.specs.job import BY_HAND, Job
 from planner.specs.workload.length_sources import SampleMix
 from planner.strategies import (
     BEST,
@@ -308,6 +308,36 @@ def inputs_again(job: Path, plan: Plan) -> Inputs:
     made, lengths = plan.made, plan.uses.sources.get("lengths")
     path = job.parent / lengths.path if lengths else None
     given = str(path) if path and os.path.isfile(path) else None
-    inputs = read_job(str(job), JobOptions(made.batches, made.first_row, made.seed, made.effort, given))
-    strategy = BEST if inputs.job.strategy == BEST else solving_strategy(made)
-    return replace(inputs, job=with_fields(inputs.job, strategy=strategy))
+    return read_job(str(job), JobOptions(made.batches, made.first_row, made.seed, made.effort, given))
+
+
+def with_asked(plan: Plan, job: Job) -> Plan:
+    """The plan with what its job asked, so that it tells its whole problem."""
+    strategy = "" if job.strategy == plan.made.strategy else job.strategy
+    asked = Asked(strategy=strategy, layout=job.layout, degrees=job.degrees, sync=job.sync)
+    return with_fields(plan, uses=with_fields(plan.uses, asked=asked))
+
+
+def with_asks_of(inputs: Inputs, plan: Plan) -> Inputs:
+    """The inputs, of which what the job asks, and the software, are those of a plan."""
+    uses, prices = plan.uses, plan.uses.prices
+    job = with_fields(
+        inputs.job,
+        limits=uses.limits,
+        fix=uses.fix,
+        loss=uses.loss,
+        layout=uses.asked.layout,
+        degrees=uses.asked.degrees,
+        sync=uses.asked.sync,
+        strategy=uses.asked.strategy or solving_strategy(plan.made),
+        objective=plan.outcome.objective,
+    )
+    return replace(
+        inputs,
+        job=job,
+        software=uses.software,
+        timing=prices.timing,
+        accounting=prices.accounting,
+        software_spread=prices.spread,
+        own_runs=prices.own_runs,
+    )

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
 GB = 10**9
+PERCENTAGE = re.compile(r"(\d{1,9}(?:\.\d+)?) ?%", re.ASCII)
 MS, US, NS = 1e-3, 1e-6, 1e-9
 
 
@@ -56,6 +57,21 @@ def byte_size(count_bytes: float) -> str:
 def percent(share: float) -> str:
     """A share from 0 to 1 as text: `3.5 %`."""
     return f"{share * 100:.1f} %"
+
+
+def parse_share(text: str) -> float:
+    """A share of a text: `3%`, or `0.03`.
+
+    Raises ValueError for any other text, and for more than the whole: `what is wrong | the fix`.
+    """
+    percentage = PERCENTAGE.fullmatch(text)
+    if not percentage and not re.fullmatch(r"(\d{1,9}(\.\d*)?|\.\d+)", text, re.ASCII):
+        raise ValueError(f"`{text}` is no share | such as 3%, or 0.03")
+    share = float(percentage[1]) / 100 if percentage else float(text)
+    if share > 1:
+        fix = "100% at most" if percentage else f"{text}%, where percent are meant"
+        raise ValueError(f"`{text}` is more than the whole | {fix}")
+    return share
 
 
 def plural(count: int, word: str) -> str:

@@ -100,6 +100,8 @@ def value_text(schema: Schema) -> str:
     if kind == "object":
         inner = schema.get("additionalProperties")
         return f"mapping to {value_text(inner)}" if isinstance(inner, dict) else "mapping"
+    if isinstance(kind, list) and "pattern" in schema:
+        return f"share{limits(schema)}, or `3%`"
     if isinstance(kind, list):
         return "text or a whole number"
     return f"{WORDS[str(kind)]}{limits(schema)}"

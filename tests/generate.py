@@ -44,6 +44,7 @@ def instances(kind: type) -> st.SearchStrategy:
 
 
 def of_type(info: Any) -> st.SearchStrategy:
+    info = info.type if isinstance(info, msgspec.inspect.Metadata) else info
     if isinstance(info, msgspec.inspect.StructType):
         return struct(info)
     if isinstance(info, msgspec.inspect.CustomType):

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from planner import files, pipeline
+from planner.check.case import unsourced
 from planner.costs.compute.assumed_rates import ASSUMED_RATES
 from planner.plan.plan_file import Plan
 from planner.plan.tasks.expand import expand
@@ -13,6 +14,7 @@ from planner.scoring.plan_space import plan_space_seconds
 from planner.scoring.score import outcome_of, prediction_of, require_memory, score
 from planner.solve_job import inputs_again
 from planner.specs.base import with_fields
+from planner.why import asked_inputs
 
 GOLDEN = Path(__file__).parent / "golden"
 SOLVED = sorted(path.parent for path in GOLDEN.rglob("job.yaml"))
@@ -44,6 +46,25 @@ def test_the_job_gives_the_stored_plan(folder, tmp_path, monkeypatch):
     assert plan.made.strategy == folder.parent.name
     monkeypatch.chdir(tmp_path)
     assert files.dump(pipeline.plan_of(inputs_again(folder / "job.yaml", plan))) == stored
+
+
+QUICK = ("demo", "flexsp-gpt-7b", "offload-h200x8")  # solved within a second
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "folder",
+    [pytest.param(each, marks=() if each.name in QUICK else pytest.mark.soak) for each in SOLVED],
+    ids=name_of,
+)
+def test_a_plan_tells_its_whole_job(folder):
+    """Solved from the plan alone, without the job and the files that it names, the same comes out."""
+
+    def decisions(plan: Plan) -> Plan:
+        return with_fields(unsourced(plan), alternatives=())  # which say whose layout it is
+
+    stored = files.read(folder / "plan.yaml", Plan)
+    assert decisions(pipeline.plan_of(asked_inputs(stored))) == decisions(stored)
 
 
 @pytest.mark.parametrize("folder", [*SOLVED, *BY_HAND], ids=name_of)

@@ -1,8 +1,5 @@
-"""Checks a folder of cases: each a folder with `plan.yaml`, and the `job.yaml` it solves unless it was written by hand.
-
-A case with a job is solved again, with the options that its plan names, and both plans are compared. A plan by hand is
-only checked for legality and re-priced. A stored plan blocks that cannot be read, is illegal, or states what its own
-numbers deny; so does a job that can no longer be solved.
+"""Checks a folder of cases: each a folder with `job.yaml` and the `plan.yaml` that it gave; `check.yaml` above them
+says how much worse each may get.
 """
 
 import os
@@ -10,41 +7,79 @@ from collections.abc import Callable
 from pathlib import Path
 
 from planner import files
-from planner.check.checked_plan import CheckedPlan, check_plan, violation_findings
-from planner.check.compare import differences
-from planner.check.finding import Category, Finding, Tolerances
-from planner.errors import InputError, PlannerError
+from planner.check.case import JOB, PLAN, CheckedCase, Solving, check_case
+from planner.check.finding import Finding, Tolerances, exit_code
+from planner.check.verdict_store import VerdictStore
+from planner.errors import InputError
 from planner.plan.plan_file import Plan
+from planner.solve_job import inputs_again, read_job
 from planner.specs.base import with_fields
+from planner.specs.check_file import CheckFile
+from planner.specs.inputs import Inputs, JobOptions
 
-JOB, PLAN = "job.yaml", "plan.yaml"
+CHECK = "check.yaml"
+NO_JOBS = "no case has a job, so that nothing is compared with what is solved today; --allow-unjudged lets it pass"
 
-ResolveJob = Callable[[Path, Plan], Plan]  # solves a job file again, with the stored plan's options
 OnCase = Callable[[int, int, str], None]  # cases done, of how many, the current one
 
 
-def check_folder(root: Path, resolve: ResolveJob, tolerances: Tolerances, on_case: OnCase) -> list[Finding]:
-    """Findings of all cases, each `where` prefixed with its case. Raises InputError when there is nothing to check."""
-    cases = find_cases(root)
-    found: list[Finding] = []
-    for number, folder in enumerate(cases):
-        name = folder.relative_to(root).as_posix() if folder != root else root.resolve().name
+def check_folder(
+    root: Path, solving: Solving, tolerances: Tolerances, on_case: OnCase, verdicts: Path | None = None
+) -> list[CheckedCase]:
+    """All cases, checked; `verdicts`: a folder that keeps those of cases in which nothing changes. Raises InputError
+    where there is nothing to check.
+    """
+    cases, store = find_cases(root), VerdictStore(verdicts)
+    limits = case_tolerances(root, [*cases], tolerances)
+    checked = []
+    for number, (name, folder) in enumerate(cases.items()):
         on_case(number, len(cases), name)
-        found += [with_fields(f, where=f"{name}: {f.where}") for f in check_case(folder, resolve, tolerances)]
+        checked.append(check_case(name, folder, solving, limits[name], store))
     on_case(len(cases), len(cases), "")
-    return found
+    compared = any((folder / JOB).is_file() for folder in cases.values())
+    if not (compared or tolerances.allow_unjudged or exit_code(all_findings(checked))):
+        checked.append(CheckedCase("", root, (Finding("unjudged", str(root), None, None, NO_JOBS),)))
+    return checked
 
 
-def find_cases(root: Path) -> list[Path]:
-    """Folders at any depth that hold a stored plan, sorted by name. Raises InputError."""
-    if not os.path.isdir(root):
-        raise InputError("there is no such folder", where=str(root), fix="name a folder of cases, or two plans")
-    folders = sorted({path.parent for name in (JOB, PLAN) for path in root.rglob(name) if not hidden(path, root)})
-    if not folders:
-        raise InputError(
-            "the folder holds no case", where=str(root), fix=f"put {JOB} and {PLAN} into a folder for each case"
-        )
-    for folder in folders:
+def all_findings(cases: list[CheckedCase]) -> list[Finding]:
+    """Findings of all cases, each `where` prefixed with its case."""
+    return [
+        with_fields(f, where=f"{case.name}: {f.where}" if case.name else f.where)
+        for case in cases
+        for f in case.findings
+    ]
+
+
+def update_folder(root: Path, solve: Callable[[Inputs], Plan], on_case: OnCase) -> list[Path]:
+    """Solve every job of a folder, with the options of its plan where there is one, and write the plans that changed or
+    are new: their files. Raises InputError and Infeasible.
+    """
+    written = []
+    folders = {name: folder for name, folder in case_folders(root).items() if (folder / JOB).is_file()}
+    for number, (name, folder) in enumerate(folders.items()):
+        on_case(number, len(folders), name)
+        path = folder / PLAN
+        try:
+            stored = files.read(path, Plan) if path.is_file() else None
+        except InputError:  # what cannot be read is what an update replaces
+            stored = None
+        job = folder / JOB
+        today = solve(inputs_again(job, stored) if stored else read_job(str(job), JobOptions()))
+        if today != stored:
+            files.write(path, today)
+            written.append(path)
+    on_case(len(folders), len(folders), "")
+    return written
+
+
+# ----------------------------------------------------------------------------------------------------- the folder
+
+
+def find_cases(root: Path) -> dict[str, Path]:
+    """Folders at any depth that hold a stored plan, by name. Raises InputError, also for a job without a plan."""
+    folders = case_folders(root)
+    for folder in folders.values():
         if not (folder / PLAN).is_file():
             raise InputError(
                 "this case has a job and no plan to compare with",
@@ -54,31 +89,34 @@ def find_cases(root: Path) -> list[Path]:
     return folders
 
 
+def case_folders(root: Path) -> dict[str, Path]:
+    """Folders that hold a job or a plan, by name. Raises InputError where there are none."""
+    if not os.path.isdir(root):
+        raise InputError("there is no such folder", where=str(root), fix="name a folder of cases, or two plans")
+    folders = sorted({path.parent for name in (JOB, PLAN) for path in root.rglob(name) if not hidden(path, root)})
+    if not folders:
+        raise InputError(
+            "the folder holds no case", where=str(root), fix=f"put {JOB} and {PLAN} into a folder for each case"
+        )
+    return {
+        folder.relative_to(root).as_posix() if folder != root else root.resolve().name: folder for folder in folders
+    }
+
+
 def hidden(path: Path, root: Path) -> bool:
     """Whether a path is inside a folder such as `.git` or `.venv`."""
     return any(part.startswith(".") for part in path.relative_to(root).parts)
 
 
-def check_case(folder: Path, resolve: ResolveJob, tolerances: Tolerances) -> list[Finding]:
-    """Check the stored plan of a case, solve its job again, compare both."""
-    try:
-        stored = check_plan(files.read(folder / PLAN, Plan))
-    except InputError as error:
-        return [failure("illegal", error, PLAN, "the stored plan cannot be read")]
-    if stored.violations or stored.false or not (folder / JOB).is_file():
-        return violation_findings(stored, "illegal", "stored")
-    return compare_resolved(stored, folder / JOB, resolve, tolerances)
-
-
-def compare_resolved(stored: CheckedPlan, job: Path, resolve: ResolveJob, tolerances: Tolerances) -> list[Finding]:
-    """Compare the stored plan with a new one. A job that can no longer be solved is a regression."""
-    try:
-        resolved = resolve(job, stored.plan)
-    except PlannerError as error:
-        return [failure("regression", error, JOB, "the job can no longer be solved")]
-    return differences(stored, check_plan(resolved), tolerances)
-
-
-def failure(category: Category, error: PlannerError, name: str, what: str) -> Finding:
-    fix = f"; fix: {error.fix}" if error.fix else ""
-    return Finding(category, error.where or name, None, None, f"{what}: {error.message}{fix}")
+def case_tolerances(root: Path, names: list[str], given: Tolerances) -> dict[str, Tolerances]:
+    """The tolerances of each case: those of `check.yaml` for it, else for all, else these. Raises InputError."""
+    path = root / CHECK
+    if not path.is_file():
+        return dict.fromkeys(names, given)
+    read = files.read(path, CheckFile)
+    for name in read.cases:
+        if name not in names:
+            fix = files.nearest_word(name, names) or f"one of {', '.join(names)}"
+            raise InputError(f"there is no case `{name}`", where=files.place(path, "cases", name), fix=fix)
+    common = given.with_thresholds(read)
+    return {name: common.with_thresholds(read.cases[name]) if name in read.cases else common for name in names}

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from planner.check.finding import EQUAL, Category, Finding
+from planner.check.finding import EQUAL, Category, Finding, is_equal
 from planner.errors import PlannerError
 from planner.plan.legal.plan_laws import Violation, violations
 from planner.plan.plan_file import Plan
@@ -18,6 +18,7 @@ from planner.scoring import (
     require_memory,
     score,
     seconds_for_value,
+    with_bound_digest,
 )
 
 DIGITS = 8  # of a gap: files state bounds with nine
@@ -36,8 +37,8 @@ class CheckedPlan:
     false: tuple[Violation, ...] = ()
 
     def seconds(self, steps: int) -> float:
-        """Simulated seconds of the first `steps` steps."""
-        return sum(s.step_seconds for s in self.scores[:steps])
+        """Simulated seconds of the first `steps` steps; as stated where they were not scored."""
+        return sum(s.step_seconds for s in self.scores[:steps]) if self.scores else stated_seconds(self.plan, steps)
 
     def value(self, steps: int, objective: str) -> float:
         """Objective value of the first `steps` steps, in the unit of the objective."""
@@ -60,6 +61,29 @@ def check_plan(plan: Plan) -> CheckedPlan:
     stated = replace(priced, plan=computed_by_hand(plan, priced.scores))
     false = (*false_statements(stated.plan, stated.scores), *false_space_bound(stated))
     return replace(stated, false=false)
+
+
+def as_stated(plan: Plan) -> CheckedPlan:
+    """A plan taken by its word: one that was solved just now, or that another planner priced."""
+    return CheckedPlan(plan, (), ())
+
+
+def contradicts_itself(plan: Plan) -> bool:
+    """Whether no planner can have written what a plan states: its value is not that of its seconds, its gap not that
+    of its bound, or its bound not the one that was found.
+    """
+    goal, stated = objective_of(plan), plan.outcome
+    value = objective_value(plan, plan.prediction.step_seconds, range(len(plan.steps)))
+    gap = goal.gap(stated.value, stated.bound) if stated.bound > 0 else stated.gap
+    found = with_bound_digest(plan).outcome.bound_digest
+    return not is_equal(value, stated.value) or abs(gap - stated.gap) > EQUAL or stated.bound_digest != found
+
+
+def stated_seconds(plan: Plan, steps: int) -> float:
+    """Seconds of the first steps, as a plan states them."""
+    if steps == len(plan.steps):
+        return plan.prediction.step_seconds
+    return sum(step.prediction.step_seconds for step in plan.steps[:steps] if step.prediction)
 
 
 def reprice(plan: Plan) -> CheckedPlan:

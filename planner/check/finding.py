@@ -8,17 +8,22 @@ Classification is symmetrical: a regression from a to b is a gain from b to a.
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
 
 from planner.specs.base import Spec
+from planner.specs.check_file import Thresholds
 
-Category = Literal["illegal", "regression", "gain", "drift", "stale_inputs", "added", "removed"]
-CATEGORIES: tuple[Category, ...] = ("illegal", "regression", "gain", "drift", "stale_inputs", "added", "removed")
-BLOCKING: tuple[Category, ...] = ("illegal", "regression")  # all others only inform
+Category = Literal[
+    "illegal", "regression", "unjudged", "changed_input", "gain", "drift", "stale_inputs", "added", "removed"
+]
+CATEGORIES: tuple[Category, ...] = get_args(Category)
+BLOCKING: tuple[Category, ...] = ("illegal", "regression", "unjudged")  # all others only inform
 NAMES: dict[Category, tuple[str, str]] = {  # singular, plural
     "illegal": ("violation", "violations"),
     "regression": ("regression", "regressions"),
+    "unjudged": ("difference that cannot be judged", "differences that cannot be judged"),
+    "changed_input": ("changed input", "changed inputs"),
     "gain": ("gain", "gains"),
     "drift": ("drift", "drifts"),
     "stale_inputs": ("stale input", "stale inputs"),
@@ -28,6 +33,7 @@ NAMES: dict[Category, tuple[str, str]] = {  # singular, plural
 EQUAL = 1e-6  # relative: two evaluations of the same plan differ by less
 SLACK = 1e-9  # so that a change of exactly the tolerance is tolerated
 FINDINGS_SHOWN = 100  # of the table: more do not help in a comment
+WORK, JOB = "uses", "uses.asked"  # where the inputs of a changed plan are: model, data and cluster; what its job asks
 SPECIAL = re.compile(r"([\\`*_\[\]<>|~#&])")
 
 
@@ -43,10 +49,19 @@ class Finding(Spec, kw_only=False):
 
 @dataclass(frozen=True, slots=True)
 class Tolerances:
-    """How much worse a plan may get without a regression."""
+    """How much worse a plan may get without a regression, and what is judged."""
 
     value: float = 0.02  # relative to the smaller value
     gap: float = 0.01  # absolute: one point
+    memory: float | None = None  # of the fullest rank, relative; None: not judged, as below
+    tokens_per_dollar: float | None = None
+    judge_changed_inputs: bool = False  # another model, data or cluster, too: by token
+    allow_unjudged: bool = False  # what cannot be judged passes
+
+    def with_thresholds(self, stated: Thresholds) -> "Tolerances":
+        """The tolerances, with those that are stated."""
+        every = {name: getattr(stated, name) for name in Thresholds.__struct_fields__}
+        return replace(self, **{name: share for name, share in every.items() if share is not None})
 
 
 def classify_value(old: float, new: float, tolerance: float) -> Category | None:
@@ -70,6 +85,25 @@ def classify_gap(old: float, new: float, tolerance: float) -> Category | None:
 
 def is_equal(one: float, other: float) -> bool:
     return abs(one - other) <= EQUAL * max(abs(one), abs(other))
+
+
+def label(findings: Sequence[Finding]) -> str:
+    """What became of a case, in two words."""
+    found = {finding.category for finding in findings}
+    changed = any(finding.category == "changed_input" and finding.where == WORK for finding in findings)
+    if "illegal" in found:
+        return "illegal"
+    if "regression" in found:
+        return "slower plan, changed input" if changed else "slower plan"
+    if "unjudged" in found:
+        return "not judged"
+    if "changed_input" in found:
+        return "changed input"
+    if "drift" in found:
+        return "other decisions"
+    if "gain" in found:
+        return "quicker plan"
+    return "stale" if found else "equal"
 
 
 def exit_code(findings: Sequence[Finding]) -> int:

@@ -53,11 +53,6 @@ def short_text(value: object) -> str | None:
     return text if len(text) <= WIDTH else None
 
 
-def same_problem(old: Plan, new: Plan) -> bool:
-    """Whether prices, limits, models and work are the same, so that only decisions can differ."""
-    return all(getattr(old.uses, name) == getattr(new.uses, name) for name in PROBLEM_FIELDS) and same_work(old, new)
-
-
 def same_work(old: Plan, new: Plan) -> bool:
     """Whether every step that both plans have holds the same items of the same sizes."""
     if not same_items(old, new):

@@ -14,7 +14,7 @@ from rich.text import Text
 from planner.cli.canvas import Canvas
 from planner.printable import UNSAFE, one_line, printable
 
-SVG_CANVAS = Canvas(92)
+SVG_CANVAS, PLAIN_CANVAS = Canvas(92), Canvas(92, plain=True)
 BROKEN_PIPE = 141  # exit code: that of a program which SIGPIPE ended
 FONT = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)  # would be fetched from the network
 
@@ -72,6 +72,15 @@ def svg(title: str, pictures: Iterable[RenderableType]) -> str:
     for picture in pictures:
         out.print(picture)
     return FONT.sub("", out.export_svg(title=title, unique_id="planner"))
+
+
+def plain_text(pictures: Iterable[RenderableType]) -> str:
+    """The pictures as text without colours."""
+    written = io.StringIO()
+    out = PipeSafeConsole(width=PLAIN_CANVAS.width, file=written, highlight=False, markup=False, emoji=False)
+    for picture in pictures:
+        out.print(picture)
+    return printable(written.getvalue())
 
 
 def note(*lines: str) -> None:

@@ -24,7 +24,18 @@ def json_schema(forms: tuple[type, ...]) -> Schema:
         describe(struct, named[struct.__name__])
     described = f"{forms[0].FORMAT}: {(forms[0].__doc__ or '').strip()}"  # type: ignore[attr-defined]
     top = {"anyOf": [*tops]} if len(forms) > 1 else tops[0]
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "description": described, **top, "$defs": named}
+    whole = {"$schema": "https://json-schema.org/draft/2020-12/schema", "description": described, **top, "$defs": named}
+    return with_texts(whole)  # type: ignore[no-any-return]
+
+
+def with_texts(schema: Any) -> Any:
+    """A schema in which numbers that have a pattern may be texts of it: `3%` for 0.03."""
+    if isinstance(schema, list):
+        return [with_texts(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found = {key: with_texts(value) for key, value in schema.items()}
+    return {**found, "type": ["number", "string"]} if found.get("type") == "number" and "pattern" in found else found
 
 
 def describe(struct: type, schema: Schema) -> None:

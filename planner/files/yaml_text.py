@@ -14,6 +14,7 @@ from yaml.reader import Reader
 
 from planner.errors import InputError
 from planner.printable import one_line
+from planner.units import PERCENTAGE
 
 try:  # libyaml when present: about ten times faster
     from yaml import CSafeLoader as Loader
@@ -147,7 +148,7 @@ class DocumentBuilder:
 
 
 def scalar(event: yaml.ScalarEvent) -> Any:
-    """The value of a plain scalar by YAML 1.2's core rules; anything quoted is text."""
+    """The value of a plain scalar by YAML 1.2's core rules, and `3%` as 0.03; anything quoted is text."""
     text: str = event.value
     if event.style:  # quoted, or a block
         return text
@@ -155,6 +156,8 @@ def scalar(event: yaml.ScalarEvent) -> Any:
         return WORDS[text]
     if INTEGER.fullmatch(text):
         return int(text)
+    if match := PERCENTAGE.fullmatch(text):
+        return float(match[1]) / 100
     if FLOAT.fullmatch(text):
         number = float(text)
         return number if abs(number) != float("inf") else text

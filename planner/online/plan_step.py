@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from planner.errors import InputError, PlannerError
 from planner.online.catalogue_placement import place_on_catalogue
-from planner.plan.plan_file import Plan, Step
+from planner.plan.plan_file import Asked, Plan, Step
 from planner.plan.step_files import PlanHead, StepFile
 from planner.scoring import require_memory_in_order, restate_in_objective, with_score
 from planner.specs.base import with_fields
@@ -96,7 +96,7 @@ def require_same_inputs(head: Plan, plan: Plan) -> None:
     """Raises InputError where the job's inputs are no longer those of the head plan."""
 
     def inputs_of(plan: Plan) -> tuple[object, ...]:
-        uses = with_fields(plan.uses, items={}, feeds={}, dropped=(), left_out={}, sources={})
+        uses = with_fields(plan.uses, items={}, feeds={}, dropped=(), left_out={}, sources={}, asked=Asked())
         return plan.ranks, plan.layouts, plan.edges, uses
 
     if inputs_of(head) != inputs_of(plan):

@@ -6,6 +6,7 @@ from planner.errors import InputError
 from planner.files import json_schema
 from planner.plan.plan_file import Plan
 from planner.plan.step_files import StepFile
+from planner.specs.check_file import CheckFile
 from planner.specs.framework.software import Software
 from planner.specs.hardware.cluster import Cluster
 from planner.specs.hardware.node_cluster import NodeCluster
@@ -21,6 +22,7 @@ FORMATS: dict[str, tuple[type, ...]] = {  # and the forms of each
     "software": (Software,),
     "plan": (Plan,),
     "step": (StepFile,),
+    "check": (CheckFile,),
 }
 
 

@@ -90,6 +90,15 @@ class Prices(Spec):
         return bool(self.modules or self.rates)
 
 
+class Asked(Spec):
+    """What a job asked beside its limits and what it fixes: from it and the rest of `uses` the job is solved again."""
+
+    strategy: str = ""  # as the job names it, where another made the plan: best
+    layout: Parallelism = Parallelism()  # of every module
+    degrees: tuple[RankCount, ...] = ()
+    sync: Sync = "micro_batch"
+
+
 class PlanInputs(Spec, kw_only=True):
     """Everything that is needed to check, price and build the plan."""
 
@@ -103,6 +112,7 @@ class PlanInputs(Spec, kw_only=True):
     degrees: tuple[RankCount, ...] = ()  # sequence-parallel degrees that the bound is for
     limits: Limits = Limits()
     fix: Fix = Fix()
+    asked: Asked = Asked()
     repeated: Repeated | None = None  # epochs over the data set; None: nothing is known to be seen again
     software: Framework = Framework()  # what trains, and what it can launch
     loss: LossWeighting = "token"  # what counts alike in the loss: each target token, or each sample; or in between

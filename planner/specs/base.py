@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeVar
 import msgspec
 
 from planner.errors import InputError
+from planner.units import parse_share
 
 if TYPE_CHECKING:
     from typing_extensions import dataclass_transform
@@ -27,7 +28,8 @@ SampleCount = Annotated[int, msgspec.Meta(ge=1, le=10**6)]
 Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_.+-]+$")]  # of modules and groups; task ids contain them
 Amount = Annotated[float, msgspec.Meta(ge=0, le=1e15)]
 Positive = Annotated[float, msgspec.Meta(ge=1e-6, le=1e15)]  # of divisors
-Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+PERCENTAGE = {"pattern": r"^\d+(\.\d+)? ?%$"}  # in schemas, beside a number from 0 to 1
+Share = Annotated[float, msgspec.Meta(ge=0, le=1, extra_json_schema=PERCENTAGE)]
 Source = Literal["measured", "fitted", "published", "analytic"]  # in that order of trust
 
 
@@ -51,6 +53,15 @@ def with_fields(spec: S, **fields: Any) -> S:
     except ValueError as error:
         message, _, fix = str(error).partition(" | ")
         raise InputError(message, fix=fix) from error
+
+
+def share_of(text: str, where: str) -> float:
+    """The share that was typed, such as `3%`; `where`: the option or key, for errors. Raises InputError."""
+    try:
+        return parse_share(text)
+    except ValueError as error:
+        message, _, fix = str(error).partition(" | ")
+        raise InputError(message, where=where, fix=fix) from error
 
 
 RANGES = re.compile(r"[0-9]{1,8}(-[0-9]{1,8})?([,+][0-9]{1,8}(-[0-9]{1,8})?)*")

@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
-from planner.specs.base import Amount, Count, Index, Name, RankCount, Share, Spec, with_fields
+from planner.specs.base import PERCENTAGE, Amount, Count, Index, Name, RankCount, Share, Spec, with_fields
 from planner.specs.layers.trained import Trained
 from planner.specs.parallelism import Parallelism, Sync
 from planner.specs.workload.expert_counts import ExpertCounts
@@ -29,7 +29,7 @@ ROLLOUT_FIX = (
 BY_HAND = "by_hand"  # in place of a strategy: layouts as they are given
 USUAL_STRATEGY = "sequence_groups"
 
-Probability = Annotated[float, msgspec.Meta(gt=0, le=1)]
+Probability = Annotated[float, msgspec.Meta(gt=0, le=1, extra_json_schema=PERCENTAGE)]
 
 
 class Limits(Spec):

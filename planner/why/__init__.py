@@ -5,7 +5,8 @@ from planner.why.group_loads import GroupLoad, WhyGroup, group_loads
 from planner.why.item_degrees import WhyItem
 from planner.why.item_moves import ReadOutputs, WhyPlacedItem
 from planner.why.mix_layouts import MixCandidate, MixChoice, MixComparison, MixPlan, best_for_mixes
-from planner.why.plan_problem import single_step
+from planner.why.plan_difference import differing_parts
+from planner.why.plan_problem import asked_inputs, single_step
 from planner.why.resolved import Sensitivity
 from planner.why.restarts import Changes, MixPoint, Switch
 from planner.why.static_degree import StaticComparison, StaticPlan, best_static_degree
@@ -38,8 +39,10 @@ __all__ = [
     "WhyPlacedItem",
     "WhyPlan",
     "alternative_inputs",
+    "asked_inputs",
     "best_for_mixes",
     "best_static_degree",
+    "differing_parts",
     "group_loads",
     "single_step",
     "step_facts",

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, get_args
 
 from planner import files
 from planner.errors import InputError
-from planner.specs.base import MAX_RANKS, Name, Spec, with_fields
+from planner.specs.base import MAX_RANKS, Name, Spec, share_of, with_fields
 from planner.specs.inputs import Inputs
 from planner.specs.job import FixedItem, Job
 from planner.specs.parallelism import (
@@ -58,14 +58,7 @@ def set_margin(inputs: Inputs, key: str, value: str) -> Inputs:
     if inputs.job.limits.tokens_per_rank is not None:
         message = "the plan's memory is limited in tokens, so its margin changes nothing"
         raise InputError(message, where=key, fix="add tokens_per_rank=none, or change tokens_per_rank instead")
-    return change_job(inputs, limits=with_fields(inputs.job.limits, memory_margin=share(value, key)))
-
-
-def share(value: str, key: str) -> float:
-    """A share from 0 to 1, written as a decimal number. Raises InputError."""
-    if not re.fullmatch(r"(0?\.\d{1,9}|0|1)", value, re.ASCII):
-        raise InputError(f"`{value}` is not possible for `{key}`", where=key, fix="a share from 0 to 1, like 0.06")
-    return float(value)
+    return change_job(inputs, limits=with_fields(inputs.job.limits, memory_margin=share_of(value, key)))
 
 
 def set_zero(inputs: Inputs, key: str, value: str) -> Inputs:
@@ -129,7 +122,7 @@ def set_dispatch(inputs: Inputs, key: str, value: str) -> Inputs:
 
 def set_offload(inputs: Inputs, key: str, value: str) -> Inputs:
     """Fix the share of activations, or of the optimizer's moments, in host memory."""
-    return search_layouts(change_layout(inputs, **{key: share(value, key)}))
+    return search_layouts(change_layout(inputs, **{key: share_of(value, key)}))
 
 
 def set_as_in_jobs(inputs: Inputs, key: str, value: str) -> Inputs:

@@ -9,6 +9,7 @@ from planner.costs import pricing_of
 from planner.errors import InputError
 from planner.plan.descriptions import fixable_layout, layout_text
 from planner.plan.plan_file import Layout, Plan, assignments
+from planner.solve_job import with_asks_of
 from planner.specs.base import FirstStage, RankChoice, Ranks, with_fields
 from planner.specs.hardware.profile import Profile, Provenance
 from planner.specs.inputs import Inputs
@@ -117,10 +118,23 @@ def plan_inputs(plan: Plan) -> Inputs:
     if len(plan.layouts) == 1:
         require_solvable(plan)
     pricing_of(plan)
-    uses, cluster = plan.uses, with_fields(plan.uses.cluster, ranks=plan.ranks)
     batch = step_batch(plan, module)
+    return problem_inputs(plan, plan_job(plan, module, batch, leaves_open(plan)), (batch,))
+
+
+def asked_inputs(plan: Plan) -> Inputs:
+    """The inputs of the job that a plan was made from, from the plan alone: what the job left open is open."""
+    module = sample_module(plan)
+    batches = tuple(step_batch(single_step(plan, number), module) for number in range(len(plan.steps)))
+    job = plan_job(plan, module, batches[0], {"strategy": plan.made.strategy})
+    return with_asks_of(problem_inputs(plan, job, batches), plan)
+
+
+def problem_inputs(plan: Plan, job: Job, batches: tuple[SampleBatch, ...]) -> Inputs:
+    """The inputs of a job with the models, ranks and prices of a plan."""
+    uses, cluster = plan.uses, with_fields(plan.uses.cluster, ranks=plan.ranks)
     return Inputs(
-        job=plan_job(plan, module, batch),
+        job=job,
         model=Model(
             format=Model.FORMAT,
             name=plan.name,
@@ -128,7 +142,7 @@ def plan_inputs(plan: Plan) -> Inputs:
             modules=uses.models,
             edges=tuple(ModelEdge(source=edge.source, target=edge.target, by=edge.by) for edge in plan.edges),
         ),
-        module=module,
+        module=sample_module(plan),
         cluster=cluster,
         devices=uses.devices,
         profile=Profile(
@@ -139,7 +153,7 @@ def plan_inputs(plan: Plan) -> Inputs:
             modules={f"{plan.name}/{key}": costs for key, costs in uses.prices.modules.items()},
             collectives=uses.prices.collectives,
         ),
-        batches=(batch,),
+        batches=batches,
         sources={},
         seed=plan.made.seed,
         effort=plan.made.effort,
@@ -189,8 +203,10 @@ def readers(plan: Plan, name: str) -> Iterator[tuple[str, ReadersByItem]]:
             yield edge.target, {item: of_item for item, of_item in plan.feeds_of(edge).items() if item in sizes}
 
 
-def plan_job(plan: Plan, module: str, batch: SampleBatch) -> Job:
-    """The job that the plan answers. Its workload is only named, as the batch is known."""
+def plan_job(plan: Plan, module: str, batch: SampleBatch, decided: dict[str, Any]) -> Job:
+    """The job that the plan answers, with the strategy and the layouts that are decided. Its workload is only named, as
+    the batch is known.
+    """
     lengths = plan.uses.sources.get("lengths")
     return Job(
         format=Job.FORMAT,
@@ -210,8 +226,13 @@ def plan_job(plan: Plan, module: str, batch: SampleBatch) -> Job:
         sync=plan.steps[0].sync,
         loss=plan.uses.loss,
         limits=plan.uses.limits,
-        **(job_fields_of_several(plan) if len(plan.layouts) > 1 else job_fields_of_one(plan)),
+        **decided,
     )
+
+
+def leaves_open(plan: Plan) -> dict[str, Any]:
+    """Strategy and layouts of the job that a plan answers by itself."""
+    return job_fields_of_several(plan) if len(plan.layouts) > 1 else job_fields_of_one(plan)
 
 
 def job_fields_of_several(plan: Plan) -> dict[str, Any]:

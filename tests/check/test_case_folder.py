@@ -4,11 +4,12 @@ import pytest
 
 from planner import files, pipeline
 from planner.callbacks import silent
-from planner.check import Tolerances, check_folder, exit_code
+from planner.check import BLOCKING, Solving, Tolerances, all_findings, check_folder, exit_code
 from planner.errors import InputError
 from planner.plan.plan_file import Plan
 from planner.specs.base import with_fields
 from planner.specs.inputs import JobOptions
+from planner.why import asked_inputs
 from tests.check.small_plans import categories, one_by_one, other_digest, solve, with_rows, write_job
 
 
@@ -18,9 +19,11 @@ def store(tmp_path):
 
     def stored(name, change=lambda plan: plan, job=True, **options):
         path = write_job(tmp_path / name)
-        files.write(path.parent / "plan.yaml", change(solve(path, **options)))
+        plan = change(solve(path, **options))
         if not job:
             path.unlink()
+            plan = with_fields(plan, outcome=with_fields(plan.outcome, status="by_hand"))
+        files.write(path.parent / "plan.yaml", plan)
         return tmp_path
 
     return stored
@@ -53,7 +56,8 @@ def test_solving_better_than_before_is_a_gain(store):
 
 def test_solving_worse_than_before_is_a_regression(store):
     root = store("case")
-    slower = check_folder(root, lambda job, made: one_by_one(solve(job)), Tolerances(), silent)
+    solving = Solving(lambda inputs: one_by_one(pipeline.plan_of(inputs)), asked_inputs)
+    slower = all_findings(check_folder(root, solving, Tolerances(), silent))
     assert ("regression", "case: outcome.value") in [(f.category, f.where) for f in slower]
     assert exit_code(slower) == 1
 
@@ -76,11 +80,28 @@ def test_a_stored_plan_that_misstates_its_value_blocks(store):
     def modest(plan):
         return with_fields(plan, outcome=with_fields(plan.outcome, value=plan.outcome.value * 2))
 
-    findings = check(store("hand", modest, job=False))
+    findings = check(store("case", modest))
     assert [(f.category, f.where) for f in findings] == [
-        ("illegal", "hand: stored: outcome.value"),
-        ("illegal", "hand: stored: outcome.gap"),
+        ("illegal", "case: stored: outcome.value"),
+        ("illegal", "case: stored: outcome.gap"),
     ]
+
+
+def test_a_solved_plan_without_its_job_is_an_error_with_the_fix(store):
+    root = store("case")
+    (root / "case/job.yaml").unlink()
+    with pytest.raises(InputError, match="a plan and no job to solve") as error:
+        check(root)
+    assert error.value.where == f"{root}/case/plan.yaml"
+    assert "by_hand" in error.value.fix
+
+
+def test_where_nothing_is_compared_the_gate_says_so_and_blocks(store):
+    root = store("hand", job=False)
+    (finding,) = check(root)
+    assert finding.category == "unjudged" and "no case has a job" in finding.message
+    assert exit_code([finding]) == 1
+    assert pipeline.check(root, None, Tolerances(allow_unjudged=True)) == []
 
 
 def test_a_plan_that_cannot_be_read_blocks_and_says_where_and_the_others_are_checked(store):
@@ -113,9 +134,132 @@ def test_a_job_that_can_no_longer_be_solved_is_a_regression(store, before, after
     assert exit_code([finding]) == 1
 
 
-def test_a_strategy_that_the_plan_names_and_nobody_has_is_a_regression(store):
+def test_the_jobs_strategy_counts_and_one_that_nobody_has_is_a_regression(store):
     root = store("case", lambda plan: with_fields(plan, made=with_fields(plan.made, strategy="guessing")))
+    assert {f.where for f in check(root)} == {"case: made.strategy"}
+    path = root / "case/job.yaml"
+    path.write_text(path.read_text() + "strategy: guessing\n")
     assert "no strategy is called `guessing`" in check(root)[0].message
+
+
+def test_other_work_whose_old_job_cannot_be_solved_is_not_judged(store):
+    root = store("case")
+    path = root / "case/job.yaml"
+    path.write_text(path.read_text().replace("batch_rows: 16", "batch_rows: 15"))
+
+    def unable(plan):
+        raise InputError("no longer")
+
+    def found(**options):
+        cases = check_folder(root, Solving(pipeline.plan_of, unable), Tolerances(**options), silent)
+        return all_findings(cases)
+
+    assert [f.category for f in found() if f.category in BLOCKING] == ["unjudged"]
+    assert exit_code(found(allow_unjudged=True)) == exit_code(found(judge_changed_inputs=True)) == 0
+    assert exit_code(check(root)) == 0  # as it can be
+
+
+@pytest.mark.parametrize(("asks", "blocks"), [("degrees: [1, 2]", False), ("degrees: [4]", True)])
+def test_of_other_work_what_the_job_asks_is_judged_by_itself(store, asks, blocks):
+    """A shorter batch is quicker by far, and hides nothing."""
+    root = store("case")
+    path = root / "case/job.yaml"
+    path.write_text(path.read_text().replace("batch_rows: 16", "batch_rows: 12").replace("degrees: [1, 2]", asks))
+    findings = check(root)
+    (work,) = [f for f in findings if f.where == "case: uses"]
+    assert work.category == "changed_input" and work.new < work.old
+    assert work.message.endswith("a sample: the data changed")
+    assert exit_code(findings) == blocks
+    assert any(f.message.endswith("degrees changed, for the same model, data and cluster") for f in findings) == blocks
+
+
+# ----------------------------------------------------------------------------------------------------- thresholds
+
+
+def thresholds(root, text):
+    (root / "check.yaml").write_text(f"format: planner.check/1\n{text}")
+
+
+def test_thresholds_of_a_case_go_before_those_of_its_folder_and_of_the_command(store):
+    root = store("case")
+    path = root / "case/job.yaml"
+    path.write_text(path.read_text().replace("[1, 2]", "[4]"))  # 2.5 % slower
+
+    def code(value=0.02):
+        return exit_code(pipeline.check(root, None, Tolerances(value, gap=1.0)))
+
+    assert (code(), code(0.05)) == (1, 0)
+    thresholds(root, "value: 0.1%")
+    assert code(0.05) == 1
+    thresholds(root, "value: 0.1%\ncases: {case: {value: 5%}}")
+    assert code() == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "message", "fix"),
+    [
+        ("value: 3", 2, "expected a number <= 1.0, this is `3`", "3%, where percent are meant"),
+        ("value: -1%", 2, "expected a number or nothing, this is `-1%`", ""),
+        ("value: -0.01", 2, "expected a number >= 0.0, this is `-0.01`", ""),
+        ("values: 3%", 2, "unknown key `values`", "did you mean `value`?"),
+        ("cases: {cast: {value: 3%}}", 2, "there is no case `cast`", "did you mean `case`?"),
+        ("cases:\n  case: {memory: 200%}", 3, "expected a number <= 1.0, this is `2.0`", ""),
+    ],
+)
+def test_thresholds_that_are_none_are_located_with_the_fix(store, text, line, message, fix):
+    root = store("case")
+    thresholds(root, text)
+    with pytest.raises(InputError) as error:
+        check(root)
+    assert error.value.message == message
+    assert error.value.where.startswith(f"{root}/check.yaml:{line}:")
+    assert fix in error.value.fix
+
+
+def test_a_baseline_of_a_newer_format_blocks_and_says_what_to_do(store):
+    root = store("case")
+    path = root / "case/plan.yaml"
+    path.write_text(path.read_text().replace("planner.plan/1", "planner.plan/2", 1))
+    (finding,) = check(root)
+    assert finding.category == "illegal"
+    assert finding.where == f"case: {path}:1:9 (format)"
+    assert "fix: upgrade planner, or make the file again" in finding.message
+
+
+# --------------------------------------------------------------------------------------------- updates, verdicts
+
+
+def test_an_update_writes_what_is_new_or_changed_and_then_nothing_differs(store):
+    root = store("slow", one_by_one)
+    store("same")
+    write_job(root / "new")
+    write_job(root / "torn").with_name("plan.yaml").write_text("format: planner.plan/1\n")
+    written = pipeline.update(root)
+    assert [path.parent.name for path in written] == ["new", "slow", "torn"]
+    assert check(root) == []
+    assert pipeline.update(root) == []
+
+
+def test_unchanged_cases_are_not_solved_again_and_any_change_is(store, tmp_path):
+    root, solved = store("case"), []
+    kept = tmp_path / ".verdicts"
+
+    def solve_again(inputs):
+        solved.append(inputs.job.name)
+        return pipeline.plan_of(inputs)
+
+    def code(value=0.02):
+        solving, tolerances = Solving(solve_again, asked_inputs), Tolerances(value)
+        return exit_code(all_findings(check_folder(root, solving, tolerances, silent, kept)))
+
+    assert [code(), code()] == [0, 0]
+    assert len(solved) == 1
+    code(value=0.0)
+    assert len(solved) == 2
+    path = root / "case/job.yaml"
+    path.write_text(path.read_text().replace("[1, 2]", "[4]"))
+    assert [code(), code()] == [1, 1]
+    assert len(solved) == 6  # each time the job of today, and as it was
 
 
 def test_folders_without_anything_to_check(store, tmp_path):

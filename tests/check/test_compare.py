@@ -5,7 +5,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from planner.check import Tolerances, compare, exit_code
+from planner.check.checked_plan import as_stated
 from planner.check.finding import classify_gap, classify_value
+from planner.check.parts import Part, part_findings
 from planner.errors import InputError
 from planner.plan.legal.plan_laws import violations
 from planner.plan.plan_file import Group, Layout
@@ -173,18 +175,18 @@ def test_another_digest_alone_is_only_stale(plan):
     assert exit_code([stale]) == 0
 
 
-def test_dearer_inputs_are_stale_and_not_a_regression(plan):
+def test_dearer_prices_of_the_same_work_are_a_regression(plan):
     findings = compare(plan, other_digest(repriced(plan, 1.5)))
     assert {f.where for f in findings} - {"outcome.gap"} == {"outcome.value", "uses.sources.profile"}
-    assert set(categories(findings)) == {"drift", "stale_inputs"}
     (value,) = at(findings, "outcome.value")
+    assert value.category == "regression"
     assert value.new > 1.2 * value.old
-    assert "not judged: the inputs changed" in value.message
+    assert value.message.endswith("profile changed, for the same model, data and cluster")
 
 
 def test_decisions_that_are_worse_under_the_new_inputs_too_are_a_regression(plan):
     findings = compare(plan, other_digest(one_by_one(repriced(plan, 0.1))))
-    assert at(findings, "outcome.value")[0].category == "drift"
+    assert at(findings, "outcome.value")[0].category == "gain"
     (worse,) = at(findings, "decisions")
     assert worse.category == "regression"
     assert worse.old == pytest.approx(repriced(plan, 0.1).outcome.value, rel=1e-6)
@@ -195,9 +197,50 @@ def test_old_decisions_that_the_new_inputs_forbid_are_no_measure(plan, tmp_path)
     findings = compare(plan, narrow)
     assert {f.where for f in findings if f.category == "stale_inputs"} == {"uses.sources.job"}
     assert not at(findings, "decisions")
-    assert exit_code(findings) == 0
+    (value,) = at(findings, "outcome.value")
+    assert (value.category, exit_code(findings)) == ("regression", 1)
+    assert ": degrees changed, for the same" in value.message
     capped = with_fields(plan, uses=with_fields(plan.uses, limits=Limits(tokens_per_rank=100)))
     assert exit_code(compare(capped, capped)) == 1  # nothing fits any more
+
+
+def test_other_work_is_told_by_step_token_and_sample_and_judged_where_that_is_asked_for(plan, tmp_path):
+    """Twice the documents, of the same lengths: twice a step, as long a token and a sample."""
+    longer = with_fields(repriced(plan, 1.5), uses=with_fields(repriced(plan, 1.5).uses, models=bigger(plan)))
+    longer = other_digest(restated(longer), "model")
+    (told,) = at(compare(plan, longer), "uses")
+    assert told.category == "changed_input"
+    ratio = f"{longer.outcome.value / plan.outcome.value - 1:.1%}".replace("%", " %")
+    assert told.message == f"{ratio} longer a step, {ratio} longer a token, {ratio} longer a sample: the model changed"
+    assert exit_code(compare(plan, longer)) == 0  # the old decisions are no better under the new inputs
+    judged = compare(plan, longer, Tolerances(judge_changed_inputs=True))
+    (value,) = at(judged, "outcome.value")
+    assert (value.category, exit_code(judged)) == ("regression", 1)
+    assert "a token: the model changed" in value.message
+
+
+def test_other_work_with_other_decisions_is_not_judged_and_says_so(plan, tmp_path):
+    fewer = solve(write_job(tmp_path, rows=8))
+    (unjudged,) = [f for f in compare(plan, fewer) if f.category == "unjudged"]
+    assert "--allow-unjudged" in unjudged.message
+    assert exit_code(compare(plan, fewer)) == 1
+    assert exit_code(compare(plan, fewer, Tolerances(allow_unjudged=True))) == 0
+
+
+@pytest.mark.parametrize(("name", "tolerance", "blocks"), [("memory", 0.5, False), ("memory", 0.0, True)])
+def test_more_memory_is_judged_where_a_threshold_is_given(plan, name, tolerance, blocks):
+    fuller = with_fields(
+        plan, prediction=with_fields(plan.prediction, peak_memory_gib=plan.prediction.peak_memory_gib * 1.1)
+    )
+    part = Part("planner", as_stated(plan), as_stated(fuller))
+    assert [*part_findings(part, Tolerances())] == []
+    found = [*part_findings(part, Tolerances(**{name: tolerance}))]
+    assert (exit_code(found), found[0].where) == (blocks, "prediction.peak_memory_gib")
+
+
+def bigger(plan):
+    models = plan.uses.models
+    return {name: with_fields(module, layers=module.layers + 1) for name, module in models.items()}
 
 
 def test_prices_that_differ_for_no_stated_reason_are_judged(plan):

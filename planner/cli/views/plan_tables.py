@@ -288,5 +288,10 @@ def finding_lines(listed: Sequence[Finding]) -> RenderableType:
     return Stack(*lines)
 
 
+def written_lines(paths: Sequence[Path]) -> RenderableType:
+    """The files of plans that are new or changed."""
+    return Text("\n".join(f"written to {path}" for path in paths) or "nothing changed", no_wrap=True)
+
+
 def finding_value(value: float | str | None) -> str:
     return "" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
