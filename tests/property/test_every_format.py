@@ -20,6 +20,9 @@ from tests.property.test_mutants import PLANS, damaged, mutated, only_planner_er
 
 FOLDERS = {"job": "jobs", "model": "models", "cluster": "clusters", "profile": "devices", "software": "software"}
 NODES = "format: planner.cluster/1\nname: mine\nnodes: 8\ngpus: 8xh100\nnics: 8x400Gb\nusd_per_hour: 2.5\n"
+THRESHOLDS = (
+    "format: planner.check/1\nvalue: 2%\nmemory: 5%\ncases:\n  llama: {value: 3%, gap: 0.01}\n  qwen: {memory: 0.1}\n"
+)
 ODD_WORDS = (
     *(".nan", "-.inf", "1e999", "9" * 40, "-1", "0x10", "Ü😀", "'\\u2028'", '"\\u0000"', "!!python/none"),
     *("{", "[[", "? "),
@@ -33,6 +36,8 @@ def texts_of(name: str) -> list[str]:
         return sorted(PLANS, key=len)[:2]
     if name == "step":
         return [step_text()]
+    if name == "check":
+        return [THRESHOLDS] * 2
     shipped = [path.read_text() for path in sorted((shipped_folder() / FOLDERS[name]).glob("*.yaml"))]
     return shipped + [NODES] * (3 if name == "cluster" else 0)
 
