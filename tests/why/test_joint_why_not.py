@@ -221,7 +221,7 @@ def decided_by(plan: Plan, strategy: str, fixed) -> Plan:
 
 @pytest.mark.slow
 def test_a_strategy_that_decided_the_layouts_decides_the_others_again(placed, monkeypatch):
-    monkeypatch.setitem(STRATEGIES, "either", StrategyEntry(__name__))
+    monkeypatch.setitem(STRATEGIES, "either", StrategyEntry(__name__, decides=("layouts",)))
     made = placed("all ranks")
     own = decided_by(made, "either", {})
     free = asked(own, "vit.zero=1")
