@@ -318,6 +318,11 @@ def with_asked(plan: Plan, job: Job) -> Plan:
     return with_fields(plan, uses=with_fields(plan.uses, asked=asked))
 
 
+def asked_strategy(plan: Plan) -> str:
+    """The strategy that a plan's job asked for."""
+    return plan.uses.asked.strategy or solving_strategy(plan.made)
+
+
 def with_asks_of(inputs: Inputs, plan: Plan) -> Inputs:
     """The inputs, of which what the job asks, and the software, are those of a plan."""
     uses, prices = plan.uses, plan.uses.prices
@@ -329,7 +334,7 @@ def with_asks_of(inputs: Inputs, plan: Plan) -> Inputs:
         layout=uses.asked.layout,
         degrees=uses.asked.degrees,
         sync=uses.asked.sync,
-        strategy=uses.asked.strategy or solving_strategy(plan.made),
+        strategy=asked_strategy(plan),
         objective=plan.outcome.objective,
     )
     return replace(

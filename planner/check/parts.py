@@ -16,6 +16,7 @@ from planner.costs import OBJECTIVES, STEP_SECONDS, Objective
 from planner.plan.join_plans import round_digits
 from planner.plan.plan_file import Plan, PlanInputs
 from planner.scoring import sample_modules, sample_tokens
+from planner.solve_job import asked_strategy
 from planner.specs.base import with_fields
 from planner.specs.hardware.cluster import Cluster
 from planner.units import percent
@@ -78,10 +79,6 @@ def changed_job(old: Plan, new: Plan) -> tuple[str, ...]:
         "profile": measured(old.uses) == measured(new.uses) or bool(changed_work(old, new)),
     }
     return tuple(name for name, same in alike.items() if not same)
-
-
-def asked_strategy(plan: Plan) -> str:
-    return plan.uses.asked.strategy or plan.made.strategy
 
 
 def software(uses: PlanInputs) -> tuple[object, ...]:

@@ -104,8 +104,8 @@ def best_of_candidates(
 def covered_by_search(
     solved: Mapping[Candidate, SolvedJob], searches: Sequence[Candidate], inputs: Inputs
 ) -> list[Candidate]:
-    """The other candidates of whose plans the software can launch none that a search of static layouts, with a bound
-    over all of these, does not cover: those are static layouts, and offload nothing.
+    """The candidates beside a search of static layouts that its bound covers: where the software launches static
+    layouts alone, and the bound is over all of these, every plan that offloads nothing.
     """
     knobs = inputs.software.knobs
     static = knobs.groups == "layout" and knobs.packing == "equal" and knobs.orders == "named"

@@ -1,16 +1,18 @@
 """One static layout of a module over equal ranks, for all micro-batches: the layout that other strategies start from.
 
-Decision: tp, cp of any size (by heads, around a ring, or both), pp with vpp chunks per rank or zero bubble, ep and etp
-of experts on a mesh of their own, ZeRO stage and copies of its shards, sequences per micro-batch; the quickest dispatch
-of tokens to experts, the quickest order of ranks, the parts that layers recompute, as few whole layers and as little
-offload as fit are solved for; dp is the rest. Every layout is priced by the closed form
+Decision: tp, cp of any size (by heads, around a ring, or both), pp with vpp chunks per rank or zero bubble, how many
+layers each stage has, what is exchanged beside compute, ep and etp of experts on a mesh of their own, ZeRO stage and
+copies of its shards, sequences per micro-batch; the quickest dispatch of tokens to experts, the quickest order of
+ranks, the parts that layers recompute, as few whole layers and as little offload as fit are solved for; dp is the rest.
+Every layout is priced by the closed form
 
     T = m·t_slowest + (Σ_stages t − t_slowest)/vpp + sends + exposed exchange + update + overhead
 
 (costs/step/static_step.py) and kept if its probability of running out of memory is one that the job allows
 (costs/memory/footprint.py). The quickest few are simulated with the real sequences, longest first to the replica and
 micro-batch with the least load, as long as their own bounds leave room below the best one, and that of least expected
-seconds is chosen (scoring/expected_seconds.py). The bound is over the whole space (layouts/space_bound.py).
+seconds is chosen (scoring/expected_seconds.py). The bound is over the whole space (layouts/space_bound.py), with layers
+divided in any way (layouts/split_bound.py).
 
 Where all ranks divide badly, it is also done on fewer that divide better (layouts/rank_counts.py), as far as the work
 alone leaves room below the best so far; the others are without the module then.

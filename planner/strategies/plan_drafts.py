@@ -44,8 +44,8 @@ STATE_FIELDS = (
 
 
 def unsupported_by_groups(inputs: Inputs, name: str) -> str | None:
-    """The reason why groups that change with every micro-batch cannot plan this job alone: it
-    fixes a layout that such groups cannot keep; None where they can.
+    """The reason why groups that change with every micro-batch cannot plan this job alone: it fixes a layout that such
+    groups cannot keep; None where they can.
     """
     if not any(map(decided_fields, inputs.job.fix.layouts.values())):
         return None

@@ -3,19 +3,26 @@
 import random
 from dataclasses import replace
 from itertools import combinations, pairwise
+from math import inf
 
+import numpy as np
 import pytest
 
 from planner.errors import Infeasible, InputError
+from planner.layouts import fixed_fields, layout_problem, layouts_of, screen, with_fixed_fields
 from planner.layouts.divided_layouts import spread_stages
+from planner.layouts.layout_space import layout_at
+from planner.layouts.split_bound import least_divided
 from planner.scoring import plan_space_seconds
 from planner.specs.base import Layers, with_fields
 from planner.specs.inputs import JobOptions, load_job
+from planner.specs.named_files import read_software
 from planner.specs.parallelism import Parallelism
 from planner.strategies import parallel_search
+from planner.strategies.static.simulated_layouts import simulate_layout
 from planner.strategies.static.static_prediction import predict_job
 from tests.examples import share
-from tests.static_jobs import for_software, small_cluster, static_job
+from tests.static_jobs import for_software, small_cluster, static_inputs, static_job
 
 MODEL = """\
 format: planner.model/1
@@ -51,6 +58,26 @@ def few_layers(folder, layers, ranks, sizes, software, fixed=""):
 def with_memory(inputs, gib):
     """The same on devices with so much memory."""
     return replace(inputs, devices={kind: with_fields(each, memory_gib=gib) for kind, each in inputs.devices.items()})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("ranks", "pp", "length", "rows"), [(4, 4, 2048, 8), (8, 2, 1024, 16), (4, 2, 4096, 32)])
+def test_collectives_that_take_longer_than_compute_are_no_longer_in_the_bound_than_in_steps(
+    tmp_path, ranks, pp, length, rows
+):
+    """ZeRO-3 over nodes of one or two ranks: no even layout is simulated below the bound over every division."""
+    cluster = small_cluster(tmp_path, "h100-80gb", ranks, per_node=ranks // 4)
+    inputs = with_fixed_fields(
+        static_inputs(tmp_path, "llama-3-8b", cluster, [length] * rows, f"zero: 3, pp: {pp}, cp: 1")
+    )
+    inputs = replace(inputs, software=read_software("megatron")[0].framework)
+    problem = layout_problem(inputs)
+    space = layouts_of(problem, fixed_fields(inputs))
+    screened, bound = screen(problem, space), least_divided(problem, space, inf).seconds
+    assert 0.0 < bound < inf
+    for place in np.argsort(screened.seconds)[:6]:
+        tried = simulate_layout(inputs, problem, layout_at(problem.trained, screened.layouts, int(place)))
+        assert bound <= tried.seconds * (1.0 + 1e-6)
 
 
 def divisions(layers, parts):

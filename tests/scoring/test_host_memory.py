@@ -72,7 +72,7 @@ def test_no_plan_has_more_in_a_host_than_there_is(tmp_path):
         if fits:
             require_memory(plan, score(plan))
         else:
-            assert fit.change is None or fit.change.differences
+            assert fit.change and fit.change.differences
             with pytest.raises(Infeasible, match="in the memory of their host") as raised:
                 require_memory(plan, score(plan))
             assert raised.value.where == "host_memory" and "host_gib" in raised.value.fix
