@@ -15,11 +15,10 @@ from planner.errors import Infeasible, InputError, Unsupported
 from planner.layouts import fixed_fields, with_joint_fields
 from planner.plan.descriptions import fixable_layout
 from planner.plan.join_plans import join_plans
-from planner.plan.launchable.launch_refusals import plan_refusals, refusal_text, require_launchable
+from planner.plan.launchable.launch_refusals import require_launchable, unlaunchable_error
 from planner.plan.plan_file import Alternative, Asked, Plan
 from planner.scoring import answer_about, restate_in_objective
 from planner.specs.base import with_fields
-from planner.specs.framework.software import ANY
 from planner.specs.inputs import Inputs, JobOptions, load_job
 from planner.specs.job import BY_HAND, Job
 from planner.specs.workload.length_sources import SampleMix
@@ -108,10 +107,8 @@ def unsupported_error(reason: str, where: str, usual_fix: str = "") -> Unsupport
 
 def require_launchable_plan(plan: Plan) -> None:
     """Raises Infeasible where a strategy's plan is one that the job's software cannot launch."""
-    for _, refusal in plan_refusals(plan):
-        message = refusal_text(plan.uses.software.name, refusal, "plan")
-        fix = f"{refusal.fix}; strategy: {BEST}; or software: {ANY}, to price what nothing can launch"
-        raise Infeasible(message, where="software", fix=fix)
+    if error := unlaunchable_error(plan, f"strategy: {BEST}; or "):
+        raise error
 
 
 def solve_with(name: str, inputs: Inputs, on_batch: OnProgress) -> SolvedJob:

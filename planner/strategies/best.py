@@ -18,7 +18,7 @@ from planner.errors import Infeasible, Unsupported
 from planner.layouts import with_joint_fields
 from planner.plan.descriptions import placed_layout
 from planner.plan.join_plans import round_digits
-from planner.plan.launchable.launch_refusals import plan_refusals, refusal_text
+from planner.plan.launchable.launch_refusals import unlaunchable_error
 from planner.plan.plan_file import Alternative, Plan, assignments
 from planner.scoring import (
     OPTIMAL_GAP,
@@ -30,7 +30,6 @@ from planner.scoring import (
     plan_doubt,
 )
 from planner.specs.base import with_fields
-from planner.specs.framework.software import ANY
 from planner.specs.inputs import Inputs
 from planner.specs.parallelism import Parallelism, RecomputeName, Sync
 from planner.strategies.entry import StrategyEntry
@@ -74,7 +73,7 @@ def best_of_candidates(
             solved[candidate] = strategies[candidate.strategy](candidate_inputs(inputs, candidate))
         except (Infeasible, Unsupported) as error:
             failed[candidate], without_plan = error, without_plan + perf_counter() - start
-    refused = {each: text for each, done in solved.items() if (text := unlaunchable_text(done.plan))}
+    refused = {each: wrong for each, done in solved.items() if (wrong := unlaunchable_error(done.plan))}
     if not solved.keys() - refused.keys():
         raise error_to_raise({each: failed[each] for each in searches if each in failed}, failed, refused)
     goal = find_objective(inputs.job.objective)
@@ -83,7 +82,7 @@ def best_of_candidates(
     best = least_expected(able, losses.__getitem__, lambda each: plan_doubt(solved[each].plan))
     assert best, "a candidate is able"
     entries = [
-        plan_entry(each, solved[each].plan, solved[best].plan, refused.get(each, ""))
+        plan_entry(each, solved[each].plan, solved[best].plan, refused[each].message if each in refused else "")
         if each in solved
         else failed_entry(each, failed[each])
         for each in candidates
@@ -135,13 +134,7 @@ def bounded_over_candidates(chosen: Plan, plans: Sequence[Plan], goal: Objective
     return with_fields(chosen, outcome=with_fields(chosen.outcome, status=status, bound=least, gap=gap, bound_by=SPACE))
 
 
-def unlaunchable_text(plan: Plan) -> str:
-    """The first rule of its software that a plan breaks, as a sentence; empty where it breaks none."""
-    first = next(plan_refusals(plan), None)
-    return refusal_text(plan.uses.software.name, first[1], "plan") if first else ""
-
-
-def error_to_raise(searched: Failures, failed: Failures, refused: Mapping[Candidate, str]) -> Infeasible | Unsupported:
+def error_to_raise(searched: Failures, failed: Failures, refused: Failures) -> Infeasible | Unsupported:
     """The error of the whole space of layouts, which names the nearest layout that fits; else what cannot be launched;
     else the first one that says what binds.
     """
@@ -149,8 +142,7 @@ def error_to_raise(searched: Failures, failed: Failures, refused: Mapping[Candid
         if isinstance(error, Infeasible):
             return error
     if refused:
-        fix = f"software: {ANY}, to price what nothing can launch"
-        return Infeasible(next(iter(refused.values())), where="software", fix=fix)
+        return next(iter(refused.values()))
     return next((each for each in failed.values() if isinstance(each, Infeasible)), next(iter(failed.values())))
 
 

@@ -114,6 +114,11 @@ def test_a_strategy_alone_says_what_cannot_be_launched(tmp_path):
     with pytest.raises(Infeasible, match=r"ours cannot launch this plan: groups of .* \(rule: groups\)") as refused:
         solve_job(replace(inputs, job=with_fields(inputs.job, strategy="sequence_groups")), silent)
     assert "strategy: best" in refused.value.fix and "software: any" in refused.value.fix
+    only = {"sequence_groups": STRATEGIES["sequence_groups"]}
+    with pytest.raises(Infeasible) as of_best:
+        best_of_candidates(inputs, strategies(inputs), only)
+    rule_fix, _, otherwise = refused.value.fix.partition("; strategy: best; ")
+    assert of_best.value.message == refused.value.message and of_best.value.fix == f"{rule_fix}; {otherwise}"
 
 
 # ------------------------------------------------------------------------------------------- candidates that fail

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.errors import InputError
+from planner.errors import Infeasible, InputError
 from planner.plan.launchable.launch_rules import (
     RULES,
     LaunchCase,
@@ -155,6 +155,16 @@ def plan_refusals(plan: Plan) -> Iterator[tuple[str, LaunchRefusal]]:
             message, _, fix = rule.wrong(at).partition(" | ")
             if message:
                 yield name, LaunchRefusal(rule.name, message, fix)
+
+
+def unlaunchable_error(plan: Plan, instead: str = "or ") -> Infeasible | None:
+    """What is wrong with a strategy's plan that its software cannot launch: the first rule it breaks, with that rule's
+    fix and what else would help; None where it breaks none.
+    """
+    for _, refusal in plan_refusals(plan):
+        fix = f"{refusal.fix}; {instead}software: {ANY}, to price what nothing can launch"
+        return Infeasible(refusal_text(plan.uses.software.name, refusal, "plan"), where="software", fix=fix)
+    return None
 
 
 def changed_groups(at: StepCase) -> str:
