@@ -78,6 +78,11 @@ def test_the_plan_is_the_best_of_all_simulated_layouts(tmp_path, space):
         kind = inputs.cluster.ranks[0].kind
         inputs = replace(inputs, devices={kind: with_fields(inputs.device, memory_gib=gib)})
     best = best_simulated(inputs, layout_problem(inputs))
-    thorough, usual = (parallel_search.plan(replace(inputs, effort=effort), None).outcome.value for effort in (4, 2))
-    assert thorough == pytest.approx(best, rel=1e-6)
-    assert best * (1 - 1e-6) <= usual <= best * AT_DEFAULT
+    plan = parallel_search.plan(replace(inputs, effort=4), None)
+    usual = parallel_search.plan(inputs, None).outcome.value
+    layers = [len(stage) for stage in plan.layouts["llm"].stages]
+    if len({*layers}) <= 1:
+        assert plan.outcome.value == pytest.approx(best, rel=1e-6)
+    else:  # these are not among those tried one by one here, but in test_divided_layouts
+        assert plan.outcome.value <= best
+    assert plan.outcome.value * (1 - 1e-6) <= usual <= best * AT_DEFAULT
