@@ -1,6 +1,6 @@
 """The space of static layouts: every one that divides evenly, what each costs and needs, and a bound over all."""
 
-from planner.layouts.divided_layouts import DividedLayout, divided_layouts
+from planner.layouts.divided_layouts import DividedLayout, divided_layouts, spread_otherwise
 from planner.layouts.joint_bound import joint_bound
 from planner.layouts.joint_problem import JointProblem, unbounded_jointly, with_joint_fields
 from planner.layouts.launchable_layouts import layouts_of
@@ -37,7 +37,7 @@ from planner.layouts.rank_counts import rank_counts
 from planner.layouts.recomputed_layers import recompute_ranges
 from planner.layouts.searched_parts import with_searched_parts
 from planner.layouts.space_bound import LayoutBounds, SpaceBound, layout_bounds, space_bound
-from planner.layouts.split_bound import least_divided
+from planner.layouts.split_bound import divisions_near, least_divided
 
 __all__ = [
     "FULL_LAYERS",
@@ -60,6 +60,7 @@ __all__ = [
     "assign_least_loaded",
     "closed_form_parts",
     "divided_layouts",
+    "divisions_near",
     "fixed_fields",
     "fixed_text",
     "joint_bound",
@@ -75,6 +76,7 @@ __all__ = [
     "screen_each",
     "searched_overlap",
     "space_bound",
+    "spread_otherwise",
     "unbounded_jointly",
     "with_fixed_fields",
     "with_joint_fields",

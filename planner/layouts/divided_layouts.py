@@ -1,6 +1,7 @@
 """Layouts of pipelines whose layers are divided as their bound is least, with what memory then asks of them.
 
-A rank's layers are spread over its chunks, the first ones with one more where they do not divide.
+A rank's layers are spread over its chunks. Where they do not divide, its first chunks have one more, which is quickest
+for most; or ones in the middle, or its last ones, of which fewer micro-batches are in flight.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,6 +32,8 @@ class DividedLayout(NamedTuple):
 
     layout: Layout
     seconds: float
+    division: Division
+    numbers: dict[str, int]  # its fields in the space
 
 
 def divided_layouts(problem: LayoutProblem, found: LeastDivided) -> list[DividedLayout]:
@@ -59,10 +62,22 @@ def in_chunks(problem: LayoutProblem, division: Division, numbers: dict[str, int
                 yield again
 
 
-def divided_layout(problem: LayoutProblem, division: Division, numbers: dict[str, int]) -> DividedLayout | None:
-    """One division with as few layers in full and as little offload as fit; None where nothing does."""
+def spread_otherwise(problem: LayoutProblem, divided: DividedLayout) -> list[Layout]:
+    """The same with one more layer in the middle chunks or the last ones, where they do not divide, if it fits."""
+    chunks = divided.numbers["vpp"]
+    each = [divided_layout(problem, divided.division, divided.numbers, ahead) for ahead in (chunks // 2, 0)]
+    found = {other.layout.stages: other.layout for other in each if other}
+    return [layout for stages, layout in found.items() if stages != divided.layout.stages]
+
+
+def divided_layout(
+    problem: LayoutProblem, division: Division, numbers: dict[str, int], ahead: int | None = None
+) -> DividedLayout | None:
+    """One division with as few layers in full and as little offload as fit; None where nothing does. `ahead`: as
+    `spread_stages` has it.
+    """
     trained, order = problem.trained, "-".join(dims_in_order(division.rank_order))
-    stages = spread_stages(division.layers, numbers["vpp"])
+    stages = spread_stages(division.layers, numbers["vpp"], ahead)
     how = division.recompute  # layers in full are solved for, or the job says them
     code = numbers["recompute"] if how in ("none", "full") else RECOMPUTE.index(how)
     numbers = {**numbers, "recompute": code, RANK_ORDER: RANK_ORDERS.index(order)}
@@ -77,10 +92,17 @@ def divided_layout(problem: LayoutProblem, division: Division, numbers: dict[str
     solved[FULL_LAYERS] = ceil(float(np.max(own.full_recompute)) * max(division.layers) - ROUNDING)
     seconds = float(seconds_of(problem, replace(own, rank_order=division.rank_order))[0])
     asked = replace(trained, fixed=with_fields(trained.fixed, stages=stages))
-    return DividedLayout(layout_of(asked, {**numbers, **solved}), seconds)
+    return DividedLayout(layout_of(asked, {**numbers, **solved}), seconds, division, numbers)
 
 
-def spread_stages(layers: Sequence[int], chunks: int) -> tuple[Layers, ...]:
-    """The layers of each chunk, of ranks with so many layers each."""
-    each = [(-own * chunk // chunks) - (-own * (chunk + 1) // chunks) for chunk in range(chunks) for own in layers]
+def spread_stages(layers: Sequence[int], chunks: int, ahead: int | None = None) -> tuple[Layers, ...]:
+    """The layers of each chunk, of ranks with so many layers each. Of k layers c·k/chunks, and as much more of one as
+    `ahead`/chunks, rounded down, are in front of chunk c: as many as there may be if nothing is said.
+    """
+    more = chunks - 1 if ahead is None else ahead
+    each = [
+        (own * (chunk + 1) + more) // chunks - (own * chunk + more) // chunks
+        for chunk in range(chunks)
+        for own in layers
+    ]
     return tuple(Layers(range(first, last)) for first, last in pairwise(accumulate(each, initial=0)))

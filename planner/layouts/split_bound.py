@@ -26,6 +26,7 @@ from planner.costs.step import (
     behind_first_rank_by_layers,
     least_busy_seconds,
     lines_of_stages,
+    mean_collective_seconds,
     seconds_behind,
 )
 from planner.layouts.equivalent_window import with_equivalent_window
@@ -39,6 +40,7 @@ from planner.layouts.rank_orders import Mask, order_choices
 from planner.layouts.searched_parts import offloaded_most, searched_sets, taken_columns
 from planner.layouts.solved_optimizer_offload import offloads_moments, optimizer_offload_is_open
 from planner.layouts.space_bound import held_micro_batches, step_items
+from planner.specs.layers import kind_counts
 from planner.specs.parallelism import ZERO_BUBBLE, Recompute, parts_of, recompute_of
 from planner.units import MS
 
@@ -72,6 +74,7 @@ class DividedPipelines:
     problem: LayoutProblem
     items: StepItems
     held: tuple[LayoutColumns, ...]  # with micro-batches that memory has to hold
+    as_usual: bool = False  # whether memory counts layers of all kinds, each as one of the usual kind
 
     @property
     def at(self) -> LayoutColumns:
@@ -206,7 +209,7 @@ class DividedPipelines:
         """Whether all layers can be on ranks that have no more than so many seconds allow."""
         module = self.problem.trained.module
         by_time, both = self.most_layers(tried, seconds)
-        counted = usual_kind(module)[1]
+        counted = module.layers if self.as_usual else usual_kind(module)[1]
         return np.asarray((by_time.sum(axis=0) >= module.layers) & (both.sum(axis=0) >= counted))
 
     def most_layers(self, tried: SetOfLayers, seconds: Floats) -> tuple[Floats, Floats]:
@@ -275,6 +278,8 @@ class DividedPipelines:
         each = np.where(self.staged, 1.0 / lines.each, 0.0)
         layers = problem.trained.module.layers + (each * lines.constant).sum(axis=0)
         busy = layers / each.sum(axis=0) + self.behind[0]
+        if self.items.equal and np.any(np.asarray(at.zero) >= 3) and not problem.machine.accounting.keeps_gathered:
+            busy = np.maximum(busy, mean_collective_seconds(problem.trained.module, at, problem.machine))
         return np.asarray(busy * (1.0 + problem.machine.jitter(at.ranks)) + problem.machine.timing.step_ms * MS)
 
 
@@ -296,9 +301,10 @@ class LeastDivided(NamedTuple):
     near: list[Division]  # the quickest first
 
 
-def least_divided(problem: LayoutProblem, found: LayoutSpace, most: float) -> LeastDivided:
+def least_divided(problem: LayoutProblem, found: LayoutSpace, most: float, *, as_usual: bool = False) -> LeastDivided:
     """The least seconds of any pipeline of a space with its layers divided in any way, if that is below `most`; else
-    this.
+    this. `as_usual`: of layers of several kinds memory counts all, each as one of the usual kind: no bound, but near
+    what fits.
     """
     if not problem.knobs.uneven_stages or problem.trained.fixed.stages:
         return LeastDivided(most, found, [])
@@ -313,9 +319,15 @@ def least_divided(problem: LayoutProblem, found: LayoutSpace, most: float) -> Le
             tried = choice.tried[places] & limited
             if tried.any():
                 own = replace(columns_where(at, tried), rank_order=choice.rank_order)
-                most, more = least_of_batch(problem, own, places[tried], most)
+                most, more = least_of_batch(problem, own, places[tried], most, as_usual)
                 near += more
     return LeastDivided(most, some, sorted(near, key=lambda each: each.seconds))
+
+
+def divisions_near(problem: LayoutProblem, found: LayoutSpace, least: LeastDivided, most: float) -> LeastDivided:
+    """Divisions to be tried: those near the bound; of layers of several kinds those near it if all need memory."""
+    one = len(kind_counts(problem.trained.module)) == 1
+    return least if one else least_divided(problem, found, most, as_usual=True)
 
 
 def names_ranges(problem: LayoutProblem) -> bool:
@@ -332,7 +344,7 @@ def within_limit(problem: LayoutProblem, at: LayoutColumns) -> Mask:
 
 
 def least_of_batch(
-    problem: LayoutProblem, at: LayoutColumns, places: LayoutIndices, most: float
+    problem: LayoutProblem, at: LayoutColumns, places: LayoutIndices, most: float, as_usual: bool
 ) -> tuple[float, list[Division]]:
     """The least seconds of pipelines in one order of ranks that are below `most`, else this; and some near it."""
     module, machine = problem.trained.module, problem.machine
@@ -350,7 +362,7 @@ def least_of_batch(
         part, limit = part[able], limit[able]
         if not able.any():
             continue
-        some = divided(problem, taken_columns(at, part))
+        some = replace(divided(problem, taken_columns(at, part)), as_usual=as_usual)
         least, enough, chosen = some.least(limit)
         most = min(most, float(least[least < limit].min(initial=np.inf)))
         for number in np.argsort(enough, kind="stable")[:NEAR]:

@@ -29,6 +29,7 @@ from planner.errors import Infeasible
 from planner.layouts import (
     LayoutProblem,
     divided_layouts,
+    divisions_near,
     fixed_fields,
     layout_bounds,
     layout_problem,
@@ -105,7 +106,8 @@ def plan_on(inputs: Inputs, problem: LayoutProblem) -> Plan:
     bounds = layout_bounds(problem, screened.layouts, quickest * FARTHEST)
     bound = space_bound(problem, bounds)
     least = least_divided(problem, layouts, bound.seconds)
-    simulated = simulate_best(inputs, problem, screened, bounds, divided_layouts(problem, least))
+    near = divided_layouts(problem, divisions_near(problem, layouts, least, quickest))
+    simulated = simulate_best(inputs, problem, screened, bounds, near)
     if not simulated:
         raise infeasible_error(problem, screened, fixed)
     work = f"{bound.layouts} layouts priced, {bound.excluded} excluded by memory, {len(simulated)} simulated"

@@ -102,6 +102,15 @@ def collective_seconds(module: Module, at: LayoutColumns, machine: MachineModel)
     return np.asarray((at.micro_batches - 1.0) * whole * (np.asarray(at.zero) >= 3))
 
 
+def mean_collective_seconds(module: Module, at: LayoutColumns, machine: MachineModel) -> Floats:
+    """The same of all layers of the mean rank, whatever their kinds: some rank's take as long."""
+    per_node, whole = machine.network.per_node, np.zeros(np.shape(at.tp))
+    for kind, count in kind_counts(module).items():
+        found = exchange_of(replicated_in_layers(module, at, {kind: 1.0}, per_node), at, machine)
+        whole = whole + count * (found.gather + found.backward_gather + found.reduce)
+    return np.asarray((at.micro_batches - 1.0) * whole / at.pp * (np.asarray(at.zero) >= 3))
+
+
 def gathered_in_turn(
     module: Module, at: LayoutColumns, machine: MachineModel, layer: MicroBatchSeconds, turns: Floats
 ) -> LinesOfStages:

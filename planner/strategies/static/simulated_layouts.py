@@ -18,6 +18,7 @@ from planner.layouts import (
     ScreenedLayouts,
     closed_form_parts,
     layout_at,
+    spread_otherwise,
 )
 from planner.plan.descriptions import fixable_layout
 from planner.plan.join_plans import round_digits
@@ -75,8 +76,12 @@ def simulate_best(
     order = np.argsort(screened.seconds, kind="stable")
     order = order[screened.fits(problem)[order]]
     even = screened.seconds[order[0]] if len(order) else np.inf
-    better = [each.layout for each in divided if each.seconds < NEAR * even][: DIVIDED[inputs.effort]]
-    equal, tried = problem.trained.equal_lengths, [simulate_layout(inputs, problem, each) for each in better]
+    better = [each for each in divided if each.seconds < NEAR * even][: DIVIDED[inputs.effort]]
+    equal, tried = problem.trained.equal_lengths, [simulate_layout(inputs, problem, each.layout) for each in better]
+    if tried:
+        quickest = min(range(len(tried)), key=lambda number: tried[number].seconds)
+        others = spread_otherwise(problem, better[quickest])
+        tried += [simulate_layout(inputs, problem, each) for each in others]
     most = SIMULATED[inputs.effort] * (1 if equal else OF_UNEQUAL)
     for place in distinct_kinds(screened.layouts, order, equal)[:most]:
         layout = layout_at(problem.trained, screened.layouts, int(place))
