@@ -106,7 +106,7 @@ def plan_on(inputs: Inputs, problem: LayoutProblem) -> Plan:
     bounds = layout_bounds(problem, screened.layouts, quickest * FARTHEST)
     bound = space_bound(problem, bounds)
     least = least_divided(problem, layouts, bound.seconds)
-    near = divided_layouts(problem, divisions_near(problem, layouts, least, quickest))
+    near = divided_layouts(problem, divisions_near(problem, layouts, least, bound.seconds))
     simulated = simulate_best(inputs, problem, screened, bounds, near)
     if not simulated:
         raise infeasible_error(problem, screened, fixed)

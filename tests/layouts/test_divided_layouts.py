@@ -10,7 +10,7 @@ import pytest
 
 from planner.errors import Infeasible, InputError
 from planner.layouts import fixed_fields, layout_problem, layouts_of, screen, with_fixed_fields
-from planner.layouts.divided_layouts import spread_stages
+from planner.layouts.divided_layouts import neighbours, spread_stages, with_enough
 from planner.layouts.layout_space import layout_at
 from planner.layouts.split_bound import least_divided
 from planner.scoring import plan_space_seconds
@@ -31,8 +31,9 @@ source: made up, with layers and a head as wide as Llama's
 modules:
   llm:
     {{kind: decoder, layers: {layers}, hidden: 4096, heads: 32, kv_heads: 8, ffn: 14336, vocab: 128256, gated: true,
-     norm: rms, bias: none, positions: rope, tied: false}}
+     norm: rms, bias: none, positions: rope, tied: false{more}}}
 """
+EXPERTS = ", moe: {experts: 8, topk: 2, ffn: 3584, dense_layers: 2}"
 NEAR = 1.005  # of the quickest by brute force
 TRIED = share(60)  # layouts of a job
 SOFTWARE = ("megatron", "any", "torchtitan", "nemo")
@@ -48,11 +49,12 @@ def nothing_measured(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
 
-def few_layers(folder, layers, ranks, sizes, software, fixed=""):
-    """A job of a model with few layers."""
-    (folder / "model.yaml").write_text(MODEL.format(layers=layers))
+def few_layers(folder, layers, ranks, sizes, software, **said):
+    """A job of a model with few layers; `said`: fields that it fixes, and what its layers have more."""
+    (folder / "model.yaml").write_text(MODEL.format(layers=layers, more=said.get("more", "")))
     cluster = small_cluster(folder, "h100-80gb", ranks)
-    return load_job(for_software(static_job(folder, "./model.yaml", cluster, sizes, fixed, ""), software), JobOptions())
+    job = static_job(folder, "./model.yaml", cluster, sizes, said.get("fixed", ""), "")
+    return load_job(for_software(job, software), JobOptions())
 
 
 def with_memory(inputs, gib):
@@ -109,13 +111,24 @@ def drawn_fields(draw, inputs, pick):
     return fields
 
 
-@pytest.mark.parametrize("fixed", ["pp: 2, vpp: 1", "pp: 2, vpp: 2"])
-def test_of_all_divisions_of_a_pipeline_none_is_quicker_than_the_plan(tmp_path, fixed):
-    chunks = int(fixed[-1])
-    inputs = few_layers(tmp_path, 6, 2, [8192] * 8, "megatron", fixed=f"{fixed}, zero: 1, micro_batch: 1")
+@pytest.mark.parametrize(
+    ("fixed", "more", "gib"),
+    [
+        ("pp: 2, vpp: 1", "", 80.0),
+        ("pp: 2, vpp: 2", "", 80.0),
+        ("pp: 2, vpp: 1, recompute: none", EXPERTS, 50.0),
+        ("pp: 2, vpp: 2, recompute: none", EXPERTS, 64.0),
+    ],
+)
+def test_of_all_divisions_of_a_pipeline_none_is_quicker_than_the_plan(tmp_path, fixed, more, gib):
+    """Of layers of several kinds as well, where memory is short."""
+    chunks = int(fixed[12])
+    inputs = few_layers(tmp_path, 6, 2, [8192] * 8, "megatron", fixed=f"{fixed}, zero: 1, micro_batch: 1", more=more)
+    inputs = with_memory(inputs, gib)
     plan, kept = parallel_search.plan(inputs, None), {"pp": 2, "vpp": chunks, "zero": 1, "micro_batch": 1}
+    kept |= {"recompute": "none"} if more else {}
     each = [seconds_of(inputs, {**kept, "stages": stages}) for stages in divisions(6, 2 * chunks)]
-    assert plan.outcome.value <= min(each) * NEAR and plan.outcome.bound <= min(each)
+    assert plan.outcome.value <= min(each) * NEAR < inf and plan.outcome.bound <= min(each)
     assert plan.outcome.bound == pytest.approx(plan_space_seconds(plan), rel=1e-8)
 
 
@@ -146,3 +159,14 @@ def test_layers_of_a_rank_are_spread_over_its_chunks():
     stages = spread_stages((5, 4, 3), 2)
     assert [len(each) for each in stages] == [3, 2, 2, 2, 2, 1]
     assert [layer for each in stages for layer in each] == [*range(12)]
+    middle, last = ([len(each) for each in spread_stages((4,), 3, ahead)] for ahead in (1, 0))
+    assert middle == [1, 2, 1] and last == [1, 1, 2]
+
+
+def test_neighbours_move_one_layer_and_leave_each_rank_enough():
+    for layers in ((2, 4, 3, 2), (1, 5), (3, 3), (2, 2)):
+        for each in neighbours(layers, 2):
+            assert sum(each) == sum(layers) and sum(abs(a - b) for a, b in zip(each, layers, strict=True)) == 2
+            assert all(own >= 2 for own, before in zip(each, layers, strict=True) if own < before)
+    assert not [*neighbours((2, 2), 2)] and [*neighbours((3, 3), 2)] == [(2, 4), (4, 2)]
+    assert with_enough((5, 1), 2) == (4, 2) and with_enough((2, 1), 2) is None

@@ -31,7 +31,7 @@ from planner.units import percent
 
 SIMULATED = {1: 4, 2: 8, 3: 24, 4: 96}  # layouts simulated at most, by effort
 NEAR = 1.005  # times the quickest by the closed form: other layouts are simulated as well, for what it does not know
-DIVIDED = {1: 1, 2: 2, 3: 4, 4: 16}  # of these, with stages that are not even
+DIVIDED = {1: 1, 2: 3, 3: 6, 4: 24}  # of these, with stages that are not even
 OF_UNEQUAL = 4  # times as many where sequences are unequal, of whose micro-batches the closed form knows less
 RUNNERS_UP = 3  # runners-up named in a plan
 PART_NAMES = {
