@@ -8,6 +8,8 @@ from planner.plan.plan_file import Outcome, Plan, assignments
 from planner.specs.base import with_fields
 from planner.specs.workload.items import part_lengths
 
+BESIDE = ("quickest", "conventional")  # of an outcome: layouts beside the plan's own
+
 
 def restate_in_objective(plan: Plan, name: str) -> Plan:
     """A plan whose outcomes are in seconds, as strategies state them, restated in an objective. Raises InputError."""
@@ -15,10 +17,13 @@ def restate_in_objective(plan: Plan, name: str) -> Plan:
         return plan
 
     def stated(outcome: Outcome, numbers: Sequence[int]) -> Outcome:
-        value, bound = (
-            round_digits(objective_value(plan, seconds, numbers, name)) for seconds in (outcome.value, outcome.bound)
-        )
-        return with_fields(outcome, objective=name, value=value, bound=bound)
+        def value_of(seconds: float) -> float:
+            return round_digits(objective_value(plan, seconds, numbers, name))
+
+        others = {field: each for field in BESIDE if (each := getattr(outcome, field))}
+        restated = {field: with_fields(each, value=value_of(each.value)) for field, each in others.items()}
+        value, bound = value_of(outcome.value), value_of(outcome.bound)
+        return with_fields(outcome, objective=name, value=value, bound=bound, **restated)
 
     every = range(len(plan.steps))
     steps = [

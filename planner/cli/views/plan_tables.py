@@ -3,7 +3,7 @@ simulated or published.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import exp, prod
 from pathlib import Path
 
@@ -16,13 +16,22 @@ from planner.cli.views.expert_texts import expert_texts
 from planner.cli.views.plain_table import table
 from planner.costs import find_objective
 from planner.errors import InputError
-from planner.plan.descriptions import all_items_text, alternative_text, module_layout_text, unused_ranks_text
+from planner.plan.descriptions import (
+    all_items_text,
+    differing_text,
+    module_layout_text,
+    modules_text,
+    unused_ranks_text,
+)
 from planner.plan.pack_fill import pack_fill, pack_text
-from planner.plan.plan_file import Outcome, Plan
+from planner.plan.plan_file import Alternative, Outcome, Plan
 from planner.scoring import (
+    BESIDE,
+    SPACE,
     Score,
     UndecidedOrder,
     allowed_bytes_on,
+    bounded_value,
     bounds_same_work,
     exceeds_memory,
     expert_answers,
@@ -38,6 +47,7 @@ from planner.scoring import (
     unranked_alternatives,
 )
 from planner.specs.hardware.cluster import device_of_rank, rank_kinds
+from planner.specs.parallelism import Parallelism
 from planner.strategies import SolvedJob
 from planner.units import GIB, MIB, duration, percent, plural
 
@@ -83,6 +93,8 @@ def headline(plan: Plan) -> Iterator[Text]:
     yield Text.assemble("step ", (duration(seconds), "bold"), f"{every} simulated, {low} to {high} (80 % interval)")
     yield Text(", ".join(gains(plan, seconds)))
     yield proof_line(plan.outcome)
+    if len(plan.layouts) > 1:
+        yield Text(modules_text(plan))
 
 
 def gains(plan: Plan, seconds: float) -> Iterator[str]:
@@ -110,20 +122,25 @@ def fits_devices(plan: Plan) -> bool:
 
 
 def proof_line(outcome: Outcome) -> Text:
-    """How far a plan is from its bound: `at most 0.2 % above the best possible (bound 5.20 s, by coupled)`."""
+    """How far a plan, or the quickest layout found beside it, is from its bound: `at most 0.2 % above the best possible
+    (bound 5.20 s, by coupled)`; where the bound leaves layouts out, `above any megatron layout without …`.
+    """
     of_order, goal = bounds_same_work(outcome.bound_by), find_objective(outcome.objective)
-    optimal = "no other order of the same work is shorter" if of_order else "proven optimal"
+    over = "" if of_order else outcome.bound_over
+    optimal = f"none is quicker of {over}" if over else "proven optimal"
+    optimal = "no other order of the same work is shorter" if of_order else optimal
     status = {"optimal": optimal, "by_hand": "written by hand"}.get(outcome.status, "")
-    best = "the best order of the same work" if of_order else "the best possible"
+    best = over.replace("all ", "any ", 1).replace("layouts", "layout", 1) or "the best possible"
+    best = "the best order of the same work" if of_order else best
     distance = (
         f"{best} gives at most {percent(outcome.gap)} more"
         if goal.larger_is_better
         else f"at most {percent(outcome.gap)} above {best}"
     )
+    of = "" if bounded_value(outcome) == outcome.value else "the quickest found is "
     stated = "" if goal.unit == "s" else f"{goal.formatted(outcome.value)}, "
-    return Text.assemble(
-        f"{stated}{status or distance} ", (f"(bound {goal.formatted(outcome.bound)}, by {outcome.bound_by})", "dim")
-    )
+    by = "" if outcome.bound_by == SPACE else f", by {outcome.bound_by}"
+    return Text.assemble(f"{stated}{status or of + distance} ", (f"(bound {goal.formatted(outcome.bound)}{by})", "dim"))
 
 
 def plan_table_lines(plan: Plan) -> Iterator[RenderableType]:
@@ -140,26 +157,52 @@ def plan_table_lines(plan: Plan) -> Iterator[RenderableType]:
     rows.add_row("rests on", price_sources(plan))
     nearest = nearest_run(plan)
     if nearest:
-        rows.add_row("nearest", nearest_text(nearest))
+        rows.add_row("measured", f"nearest run: {nearest_text(nearest)}")
     for note in extrapolation_notes(plan):
         rows.add_row("", note)
-    if len(plan.layouts) > 1:
-        rows.add_row("works on", all_items_text(plan))
-    packed = pack_fill(plan)
-    if packed:
-        rows.add_row("packed in", pack_text(packed))
-    for name in plan.layouts:
-        rows.add_row("layout", f"{name}: {module_layout_text(plan, name)}")
-    for text in expert_texts(plan):
-        rows.add_row("experts", text)
-    for absent in absent_texts(plan):
-        rows.add_row(*absent)
+    for labelled in layout_lines(plan):
+        rows.add_row(*labelled)
     if plan.then:
         count = "" if plan.then.batches is None else f"{plan.then.batches} "
         rows.add_row("then", f"{count}further batches from {plan.then.folder}, each planned while earlier ones train")
     yield Text()
     yield rows
     yield from alternatives_table(plan)
+
+
+def layout_lines(plan: Plan) -> Iterator[tuple[str, str]]:
+    """What is computed and in which layouts, those beside the plan's, and what is left out, each with its label."""
+    if len(plan.layouts) > 1:
+        yield "works on", all_items_text(plan)
+    packed = pack_fill(plan)
+    if packed:
+        yield "packed in", pack_text(packed)
+    yield from (("layout", f"{name}: {module_layout_text(plan, name)}") for name in plan.layouts)
+    yield from ((name, text) for name in BESIDE for text in beside_texts(plan, name))
+    yield from (("experts", text) for text in expert_texts(plan))
+    yield from absent_texts(plan)
+
+
+def beside_texts(plan: Plan, name: str) -> Iterator[str]:
+    """What the quickest or conventional layout takes, beside the plan, and in what it is another one."""
+    beside, goal = getattr(plan.outcome, name), objective_of(plan)
+    if beside is None:
+        if plan.outcome.quickest:
+            yield "no such layout fits"
+        return
+    changed = layouts_text(plan, beside.layouts)
+    if not changed:
+        yield "this layout"
+        return
+    ratio = goal.loss(beside.value) / goal.loss(plan.outcome.value) - 1.0
+    yield f"{goal.formatted(beside.value)}, {percent(abs(ratio))} {'slower' if ratio > 0 else 'quicker'}: {changed}"
+
+
+def layouts_text(plan: Plan, layouts: Mapping[str, Parallelism]) -> str:
+    """In what layouts are other ones than the plan's."""
+    texts = {name: differing_text(each, plan.layouts[name]) for name, each in layouts.items()}
+    several = len(plan.layouts) > 1
+    return "; ".join(f"{name} {text}" if several else text for name, text in texts.items() if text)
 
 
 def absent_texts(plan: Plan) -> Iterator[tuple[str, str]]:
@@ -227,7 +270,9 @@ def widest_collective(plan: Plan) -> int:
 
 def alternatives_table(plan: Plan) -> Iterator[RenderableType]:
     """The ranked alternatives of a plan; nothing where there are none."""
-    goal, ranked, failed = objective_of(plan), ranked_alternatives(plan), unranked_alternatives(plan)
+    goal, quickest, failed = objective_of(plan), plan.outcome.quickest, unranked_alternatives(plan)
+    told = quickest.layouts if quickest else None  # in a row of its own
+    ranked = [each for each in ranked_alternatives(plan) if each.tried.layouts != told]
     shown = ranked[: max(1, MOST - len(failed))]
     if not shown and not failed:
         return
@@ -238,27 +283,36 @@ def alternatives_table(plan: Plan) -> Iterator[RenderableType]:
     rows.show_header = False
     for number, ranked_one in enumerate(shown, 1):
         tried = ranked_one.tried
-        what = Text(alternative_text(tried, plan.made.strategy))
-        if tried.because:  # the column before says by how much
-            what.append(f"; {re.sub(SLOWER, '', tried.because)}", style="dim")
+        what = alternative_line(plan, tried, re.sub(SLOWER, "", tried.because))  # the column before says by how much
         against = f"{'+' if ranked_one.change >= 0 else '−'}{percent(abs(ranked_one.change))}"
         tie = " tie" if ranked_one.tie else ""
         rows.add_row(str(number), goal.formatted(tried.value or 0.0), f"{against}{tie}", what)
-    for text, why, because in failed[: MOST - 1]:
-        rows.add_row("", "", why, Text(text).append(f"; {because}", style="dim"))
+    for each in failed[: MOST - 1]:
+        rows.add_row("", "", each.verdict, alternative_line(plan, each.tried, each.because))
+    rows.expand, last = True, rows.columns[-1]  # a line each: the plan file has all of it
+    last.ratio, last.no_wrap, last.overflow = 1, True, "ellipsis"
     yield rows
     left = len(ranked) + len(failed) - len(shown) - len(failed[: MOST - 1])
     if left:
         yield Text(f"… and {left} more in the plan file (alternatives)", style="dim")
 
 
+def alternative_line(plan: Plan, tried: Alternative, because: str) -> Text:
+    """In what an alternative's layouts differ from the plan's, or its strategy; and why it was not chosen."""
+    changed = "" if tried.groups else layouts_text(plan, tried.layouts)
+    named = because.startswith(tried.strategy) or (changed and tried.strategy == plan.made.strategy)
+    what = ": ".join(filter(None, ["" if named else tried.strategy, changed]))
+    return Text(what).append("; " * bool(what and because) + because, style="dim")
+
+
 def tie_note(plan: Plan, order: UndecidedOrder) -> str:
-    """What a tie is, and what it is worth to measure which of them is the best."""
+    """What a tie is, and what is gained by measuring which of them is the best."""
     within = percent(exp(tie_spread(plan)) - 1.0)
+    tie = f"tie: within {within}, too close for predictions to tell"
     if not order.ties:
-        return f"  (tie: within {within}, too close for predictions to tell)"
+        return f"  ({tie})"
     cost = f"{order.seconds:.0f} s of steps" if order.seconds >= 1 else f"{duration(order.seconds)} of steps"
-    return f"  (ties within {within}: planner profile --settle PLAN, {cost}, worth {percent(order.gain)})"
+    return f"  ({tie}; planner profile --settle PLAN measures, {cost}, {percent(order.gain)} to gain)"
 
 
 def simulation_table(plan: Plan, scores: Sequence[Score]) -> RenderableType:

@@ -18,6 +18,7 @@ from planner.layouts import (
     ScreenedLayouts,
     closed_form_parts,
     layout_at,
+    layout_points,
 )
 from planner.plan.descriptions import fixable_layout
 from planner.plan.join_plans import round_digits
@@ -54,6 +55,7 @@ class SimulatedLayout:
     layout: Layout
     plan: Plan
     seconds: float
+    priced: float  # the same by the closed form
 
     @cached_property
     def doubt(self) -> float:
@@ -75,8 +77,10 @@ def simulate_best(
     order = np.argsort(screened.seconds, kind="stable")
     order = order[screened.fits(problem)[order]]
     even = screened.seconds[order[0]] if len(order) else np.inf
-    better = [each.layout for each in divided if each.seconds < NEAR * even][: DIVIDED[inputs.effort]]
-    equal, tried = problem.trained.equal_lengths, [simulate_layout(inputs, problem, each) for each in better]
+    of_mesh = {each.mesh: each for each in reversed(divided) if each.seconds < NEAR * even}  # the quickest of each
+    better = sorted(of_mesh.values(), key=lambda each: each.seconds)[: DIVIDED[inputs.effort]]
+    equal = problem.trained.equal_lengths
+    tried = [simulate_layout(inputs, problem, each.layout, each.seconds) for each in better]
     most = SIMULATED[inputs.effort] * (1 if equal else OF_UNEQUAL)
     for place in distinct_kinds(screened.layouts, order, equal)[:most]:
         layout = layout_at(problem.trained, screened.layouts, int(place))
@@ -89,7 +93,7 @@ def simulate_best(
             and is_beaten(inputs, layout, bounds.seconds[place], tried)
         ):
             continue
-        tried.append(simulate_layout(inputs, problem, layout))
+        tried.append(simulate_layout(inputs, problem, layout, float(screened.seconds[place])))
     return sorted(tried, key=lambda each: (each.seconds, tie_key(each.layout)))
 
 
@@ -135,10 +139,10 @@ def searched_fields(layout: Layout) -> dict[str, object]:
     return {name: getattr(layout, name) for name in SEARCHED_FIELDS}
 
 
-def simulate_layout(inputs: Inputs, problem: LayoutProblem, layout: Layout) -> SimulatedLayout:
-    """The layout as a plan, simulated."""
+def simulate_layout(inputs: Inputs, problem: LayoutProblem, layout: Layout, priced: float = np.inf) -> SimulatedLayout:
+    """The layout as a plan, simulated; `priced`: the seconds of its step by the closed form."""
     plan = static_plan(inputs, problem, layout)
-    return SimulatedLayout(layout, plan, round_digits(step_seconds(plan)))
+    return SimulatedLayout(layout, plan, round_digits(step_seconds(plan)), priced)
 
 
 def layout_alternatives(
@@ -170,8 +174,11 @@ def simulated_alternative(
     module: str, problem: LayoutProblem, tried: SimulatedLayout, chosen: SimulatedLayout
 ) -> Alternative:
     """An alternative that fits: its seconds, and why it was not chosen."""
-    because = passed_over(chosen.plan, tried.plan, tried.seconds / chosen.seconds)
-    return layout_alternative(module, tried.layout, tried.seconds, because or slower_text(problem, tried, chosen))
+    ratio = tried.seconds / chosen.seconds
+    because = passed_over(chosen.plan, tried.plan, ratio) or slower_text(problem, tried, chosen)
+    if ratio < 1.0 and layout_points(tried.layout, problem.knobs) > layout_points(chosen.layout, problem.knobs):
+        because = f"{percent(1.0 - ratio)} quicker: within the noise, and less plain"
+    return layout_alternative(module, tried.layout, tried.seconds, because)
 
 
 def slower_text(problem: LayoutProblem, tried: SimulatedLayout, chosen: SimulatedLayout) -> str:
