@@ -299,10 +299,15 @@ def alternatives_table(plan: Plan) -> Iterator[RenderableType]:
 
 def alternative_line(plan: Plan, tried: Alternative, because: str) -> Text:
     """In what an alternative's layouts differ from the plan's, or its strategy; and why it was not chosen."""
-    changed = "" if tried.groups else layouts_text(plan, tried.layouts)
+    changed = "" if tried.groups else layouts_text(plan, tried.layouts) or schedules_text(tried)
     named = because.startswith(tried.strategy) or (changed and tried.strategy == plan.made.strategy)
     what = ": ".join(filter(None, ["" if named else tried.strategy, changed]))
     return Text(what).append("; " * bool(what and because) + because, style="dim")
+
+
+def schedules_text(tried: Alternative) -> str:
+    """The schedules of an alternative whose layouts are the plan's, and that differs in the order of passes."""
+    return ", ".join(f"schedule {each.schedule}" for each in tried.layouts.values() if each.schedule)
 
 
 def tie_note(plan: Plan, order: UndecidedOrder) -> str:

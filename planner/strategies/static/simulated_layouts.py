@@ -18,7 +18,6 @@ from planner.layouts import (
     ScreenedLayouts,
     closed_form_parts,
     layout_at,
-    layout_points,
 )
 from planner.plan.descriptions import fixable_layout
 from planner.plan.join_plans import round_digits
@@ -176,7 +175,7 @@ def simulated_alternative(
     """An alternative that fits: its seconds, and why it was not chosen."""
     ratio = tried.seconds / chosen.seconds
     because = passed_over(chosen.plan, tried.plan, ratio) or slower_text(problem, tried, chosen)
-    if ratio < 1.0 and layout_points(tried.layout, problem.knobs) > layout_points(chosen.layout, problem.knobs):
+    if ratio * tried.doubt < chosen.doubt:
         because = f"{percent(1.0 - ratio)} quicker: within the noise, and less plain"
     return layout_alternative(module, tried.layout, tried.seconds, because)
 
