@@ -5,7 +5,7 @@ A rank's layers are spread over its chunks, the first ones with one more where t
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import accumulate, pairwise, product
+from itertools import accumulate, pairwise
 from math import ceil
 from typing import NamedTuple
 
@@ -14,21 +14,10 @@ import numpy as np
 from planner.costs import dims_in_order
 from planner.layouts.launchable_layouts import with_ep_overlap
 from planner.layouts.layout_batches import column_batches
-from planner.layouts.layout_fields import (
-    DISPATCH,
-    FULL_LAYERS,
-    RANK_ORDER,
-    RANK_ORDERS,
-    RECOMPUTE,
-    SEARCHED_FIELDS,
-    layout_of,
-)
+from planner.layouts.layout_fields import FULL_LAYERS, RANK_ORDER, RANK_ORDERS, RECOMPUTE, layout_of
 from planner.layouts.layout_problem import LayoutProblem
 from planner.layouts.layout_screening import fitted, fullest_columns, seconds_of, solved_numbers, stages_of
-from planner.layouts.plainness import usual_zero
 from planner.layouts.split_bound import Division, LeastDivided
-from planner.plan.launchable.launch_refusals import launchable
-from planner.plan.launchable.launch_rules import trained_facts
 from planner.plan.plan_file import Layout
 from planner.specs.base import Layers, with_fields
 
@@ -49,8 +38,8 @@ class DividedLayout(NamedTuple):
 
 
 def divided_layouts(problem: LayoutProblem, found: LeastDivided) -> list[DividedLayout]:
-    """The quickest of each of a few meshes near the least bound, in each number of chunks and, where it shards more,
-    with the usual ZeRO stage as well, if they fit; quickest first.
+    """The quickest of each of a few meshes near the least bound, in each number of chunks, if they fit; quickest
+    first.
     """
     meshes, able = set[Mesh](), list[DividedLayout]()
     for division in found.near:
@@ -64,24 +53,14 @@ def divided_layouts(problem: LayoutProblem, found: LeastDivided) -> list[Divided
 
 
 def in_chunks(problem: LayoutProblem, division: Division, numbers: dict[str, int]) -> Iterator[DividedLayout]:
-    """One division in each number of chunks that is tried, and with fewer states sharded, where it fits."""
+    """One division in each number of chunks that is tried, where it fits."""
     most, fixed = numbers["vpp"], problem.trained.fixed.vpp
     tried = [most >> power for power in range(FEWER_CHUNKS)] if most > 1 and not fixed else [most]
-    chunks = [each for each in tried if min(division.layers) >= each >= min(2, most)]
-    for each, zero in product(chunks, tried_stages(problem, numbers)):
-        again = divided_layout(problem, division, {**numbers, "vpp": each, "zero": zero})
-        if again:
-            yield again
-
-
-def tried_stages(problem: LayoutProblem, numbers: dict[str, int]) -> list[int]:
-    """The ZeRO stage of a layout, and the usual one where the job leaves it open, that is lower and can be launched."""
-    usual, trained = usual_zero(problem.knobs), problem.trained
-    facts = trained_facts(trained.module, trained.ranks, trained.sizes)
-    fields = {name: np.array([numbers[name]]) for name in (*SEARCHED_FIELDS, DISPATCH) if name != "zero"}
-    lower = trained.fixed.zero is None and usual < numbers["zero"]
-    able = lower and launchable({**fields, "zero": np.array([usual])}, trained.fixed, facts, problem.knobs)[0]
-    return [numbers["zero"], usual] if able else [numbers["zero"]]
+    for chunks in tried:
+        if min(division.layers) >= chunks >= min(2, most):
+            again = divided_layout(problem, division, {**numbers, "vpp": chunks})
+            if again:
+                yield again
 
 
 def divided_layout(problem: LayoutProblem, division: Division, numbers: dict[str, int]) -> DividedLayout | None:

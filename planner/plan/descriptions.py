@@ -99,7 +99,7 @@ def field_text(name: str, value: Any) -> str:
 
 def modules_text(plan: Plan) -> str:
     """Return a sentence on where each of several modules runs, how it is sharded, and when: `vision on all 32 GPUs,
-    data parallel, ahead of each second micro-batch; llm on the same GPUs, tp 1, pp 2`.
+    data parallel, for 2 micro-batches at once; llm on the same GPUs, tp 2, pp 2`.
     """
     told, places = [], dict[Ranks, str]()
     for name, layout in plan.layouts.items():
@@ -119,16 +119,11 @@ def sharding_text(layout: Layout) -> str:
 def moments_text(layout: Layout) -> Iterator[str]:
     """Yield when an encoder runs, if not before each micro-batch that reads it."""
     if layout.serves > 1:
-        yield f"ahead of every {ordinal(layout.serves)} micro-batch"
+        yield f"for {layout.serves} micro-batches at once"
     if layout.ahead:
         yield f"{plural(layout.ahead, 'micro-batch')} ahead"
     if layout.features != "computed":
         yield f"computed once, then read from the {layout.features}"
-
-
-def ordinal(number: int) -> str:
-    """Return `second`, `third`, `4th`."""
-    return {1: "", 2: "second", 3: "third"}.get(number, f"{number}th")
 
 
 def reorders_ranks(layout: Parallelism) -> bool:

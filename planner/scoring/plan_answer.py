@@ -122,8 +122,12 @@ def memory_answer(scores: Sequence[Score]) -> PlanAnswer:
 def alternative_answer(plan: Plan, tried: Alternative) -> PlanAnswer:
     """An alternative that was tried, with its seconds of the mean step."""
     layouts = {name: decided_fields(each) for name, each in tried.layouts.items()}
-    seconds = None if tried.value is None else seconds_for_value(plan, tried.value, range(len(plan.steps)))
-    return {"strategy": tried.strategy, "layouts": layouts, "step_seconds": seconds, "because": tried.because}
+    every = range(len(plan.steps))
+    seconds, about = (
+        None if value is None else seconds_for_value(plan, value, every) for value in (tried.value, tried.about)
+    )
+    answer = {"strategy": tried.strategy, "layouts": layouts, "step_seconds": seconds, "because": tried.because}
+    return answer | ({"about_seconds": about} if tried.too_slow else {})
 
 
 def nearest_answer(plan: Plan) -> PlanAnswer | None:

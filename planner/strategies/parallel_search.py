@@ -58,7 +58,7 @@ from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
 from planner.strategies.static.layout_change import infeasible_error
 from planner.strategies.static.numeric_alternatives import numeric_alternatives
-from planner.strategies.static.plain_choice import Chosen, PlainChoice, Scored
+from planner.strategies.static.plain_choice import PlainChoice, Scored
 from planner.strategies.static.simulated_layouts import (
     SimulatedLayout,
     in_closed_form,
@@ -115,29 +115,27 @@ def plan_on(inputs: Inputs, problem: LayoutProblem) -> Plan:
     if not simulated:
         raise infeasible_error(problem, screened, fixed)
 
-    def scored(tried: Plan) -> Plan:
-        require_token_limit(tried)
-        return with_score(tried, "")
+    def scored(tried: SimulatedLayout) -> SimulatedLayout:
+        require_token_limit(tried.plan)
+        return replace(tried, plan=with_score(tried.plan, ""))
 
     quickest = first_that_fits(simulated, scored)
     choice = PlainChoice(inputs, problem, screened, divided, {str(each.layout): each for each in simulated})
-    chosen = choice.plainest(quickest, scored)
-    others = [each for each in simulated if each is not chosen.tried]
+    chosen, usual = choice.plainest(quickest, scored), choice.conventional()
+    others = [each for each in simulated if each.layout != chosen.layout]
     alternatives = (
-        *layout_alternatives(inputs.module, problem, chosen.tried, others, screened),
-        *numeric_alternatives(inputs, problem, chosen.tried, screened),
+        *layout_alternatives(inputs.module, problem, chosen, others, screened),
+        *numeric_alternatives(inputs, problem, chosen, screened),
     )
-    usual = choice.conventional()
-    best = min(quickest.tried, chosen.tried, key=lambda each: each.seconds)
-    beside = {"quickest": priced(inputs, best), "conventional": usual and priced(inputs, usual)}
+    best = min(quickest, chosen, key=lambda each: each.seconds)
     work = f"{bound.layouts} layouts priced, {bound.excluded} excluded by memory, {len(choice.known)} simulated"
-    outcome = with_fields(chosen.plan.outcome, **beside, effort=work)
-    plan = with_fields(chosen.plan, outcome=outcome, alternatives=alternatives)
+    beside = {"quickest": priced(inputs, best), "conventional": usual and priced(inputs, usual), "effort": work}
+    plan = with_fields(chosen.plan, outcome=with_fields(chosen.plan.outcome, **beside), alternatives=alternatives)
     seconds, by = (division.seconds, SPACE) if in_closed_form(plan) else (plan.outcome.bound, plan.outcome.bound_by)
     return with_fields(plan, outcome=with_bound(plan.outcome, seconds, by))
 
 
-def first_that_fits(simulated: list[SimulatedLayout], scored: Scored) -> Chosen:
+def first_that_fits(simulated: list[SimulatedLayout], scored: Scored) -> SimulatedLayout:
     """The one of several that is expected to be the quickest of those that fit by simulation; those that do not are
     taken out. Raises Infeasible where none does.
     """
@@ -145,7 +143,7 @@ def first_that_fits(simulated: list[SimulatedLayout], scored: Scored) -> Chosen:
     while simulated:
         best = least_doubted(simulated)
         try:
-            return Chosen(best, scored(best.plan))
+            return scored(best)
         except Infeasible as error:  # where micro-batches accumulate, a plan holds more than in the closed form
             refused.append(error)
             simulated.remove(best)

@@ -2,8 +2,7 @@
 simulated or published.
 """
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from math import exp, prod
 from pathlib import Path
 
@@ -12,24 +11,23 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from planner.check import Finding, verdict
+from planner.cli.views.beside_plan import alternatives_table, beside_texts
 from planner.cli.views.expert_texts import expert_texts
 from planner.cli.views.plain_table import table
 from planner.costs import find_objective
 from planner.errors import InputError
 from planner.plan.descriptions import (
     all_items_text,
-    differing_text,
     module_layout_text,
     modules_text,
     unused_ranks_text,
 )
 from planner.plan.pack_fill import pack_fill, pack_text
-from planner.plan.plan_file import Alternative, Outcome, Plan
+from planner.plan.plan_file import Outcome, Plan
 from planner.scoring import (
     BESIDE,
     SPACE,
     Score,
-    UndecidedOrder,
     allowed_bytes_on,
     bounded_value,
     bounds_same_work,
@@ -38,22 +36,14 @@ from planner.scoring import (
     interval_spread,
     nearest_run,
     nearest_text,
-    objective_of,
     objective_value,
-    ranked_alternatives,
     throughput,
-    tie_spread,
-    undecided_order,
-    unranked_alternatives,
 )
 from planner.specs.hardware.cluster import device_of_rank, rank_kinds
-from planner.specs.parallelism import Parallelism
 from planner.strategies import SolvedJob
 from planner.units import GIB, MIB, duration, percent, plural
 
 MILLION = 1e6  # tokens
-MOST = 6  # alternatives in the table, so that an answer is one screen: the plan file has all
-SLOWER = r"^[\d.]+ % (slower: |quicker by prediction, )"
 STYLES = {
     "regression": "bold red",
     "illegal": "bold red",
@@ -170,7 +160,7 @@ def plan_table_lines(plan: Plan) -> Iterator[RenderableType]:
     yield from alternatives_table(plan)
 
 
-def layout_lines(plan: Plan) -> Iterator[tuple[str, str]]:
+def layout_lines(plan: Plan) -> Iterator[tuple[str, RenderableType]]:
     """What is computed and in which layouts, those beside the plan's, and what is left out, each with its label."""
     if len(plan.layouts) > 1:
         yield "works on", all_items_text(plan)
@@ -181,28 +171,6 @@ def layout_lines(plan: Plan) -> Iterator[tuple[str, str]]:
     yield from ((name, text) for name in BESIDE for text in beside_texts(plan, name))
     yield from (("experts", text) for text in expert_texts(plan))
     yield from absent_texts(plan)
-
-
-def beside_texts(plan: Plan, name: str) -> Iterator[str]:
-    """What the quickest or conventional layout takes, beside the plan, and in what it is another one."""
-    beside, goal = getattr(plan.outcome, name), objective_of(plan)
-    if beside is None:
-        if plan.outcome.quickest:
-            yield "no such layout fits"
-        return
-    changed = layouts_text(plan, beside.layouts)
-    if not changed:
-        yield "this layout"
-        return
-    ratio = goal.loss(beside.value) / goal.loss(plan.outcome.value) - 1.0
-    yield f"{goal.formatted(beside.value)}, {percent(abs(ratio))} {'slower' if ratio > 0 else 'quicker'}: {changed}"
-
-
-def layouts_text(plan: Plan, layouts: Mapping[str, Parallelism]) -> str:
-    """In what layouts are other ones than the plan's."""
-    texts = {name: differing_text(each, plan.layouts[name]) for name, each in layouts.items()}
-    several = len(plan.layouts) > 1
-    return "; ".join(f"{name} {text}" if several else text for name, text in texts.items() if text)
 
 
 def absent_texts(plan: Plan) -> Iterator[tuple[str, str]]:
@@ -266,58 +234,6 @@ def widest_collective(plan: Plan) -> int:
     """Ranks of the largest collective: over a dimension of a layout, or over a group of sequences."""
     dims = [max(layout.tp, layout.cp, layout.dp, layout.replica) for layout in plan.layouts.values()]
     return max([*dims, *(prod(group.split.values()) for group in plan.groups.values())])
-
-
-def alternatives_table(plan: Plan) -> Iterator[RenderableType]:
-    """The ranked alternatives of a plan; nothing where there are none."""
-    goal, quickest, failed = objective_of(plan), plan.outcome.quickest, unranked_alternatives(plan)
-    told = quickest.layouts if quickest else None  # in a row of its own
-    ranked = [each for each in ranked_alternatives(plan) if each.tried.layouts != told]
-    shown = ranked[: max(1, MOST - len(failed))]
-    if not shown and not failed:
-        return
-    order = undecided_order(plan)
-    note = tie_note(plan, order) if any(one.tie for one in shown) else ""
-    yield Text.assemble("\nalternatives", (note, "dim"))
-    rows = table(">", ">", "", "")
-    rows.show_header = False
-    for number, ranked_one in enumerate(shown, 1):
-        tried = ranked_one.tried
-        what = alternative_line(plan, tried, re.sub(SLOWER, "", tried.because))  # the column before says by how much
-        against = f"{'+' if ranked_one.change >= 0 else '−'}{percent(abs(ranked_one.change))}"
-        tie = " tie" if ranked_one.tie else ""
-        rows.add_row(str(number), goal.formatted(tried.value or 0.0), f"{against}{tie}", what)
-    for each in failed[: MOST - 1]:
-        rows.add_row("", "", each.verdict, alternative_line(plan, each.tried, each.because))
-    rows.expand, last = True, rows.columns[-1]  # a line each: the plan file has all of it
-    last.ratio, last.no_wrap, last.overflow = 1, True, "ellipsis"
-    yield rows
-    left = len(ranked) + len(failed) - len(shown) - len(failed[: MOST - 1])
-    if left:
-        yield Text(f"… and {left} more in the plan file (alternatives)", style="dim")
-
-
-def alternative_line(plan: Plan, tried: Alternative, because: str) -> Text:
-    """In what an alternative's layouts differ from the plan's, or its strategy; and why it was not chosen."""
-    changed = "" if tried.groups else layouts_text(plan, tried.layouts) or schedules_text(tried)
-    named = because.startswith(tried.strategy) or (changed and tried.strategy == plan.made.strategy)
-    what = ": ".join(filter(None, ["" if named else tried.strategy, changed]))
-    return Text(what).append("; " * bool(what and because) + because, style="dim")
-
-
-def schedules_text(tried: Alternative) -> str:
-    """The schedules of an alternative whose layouts are the plan's, and that differs in the order of passes."""
-    return ", ".join(f"schedule {each.schedule}" for each in tried.layouts.values() if each.schedule)
-
-
-def tie_note(plan: Plan, order: UndecidedOrder) -> str:
-    """What a tie is, and what is gained by measuring which of them is the best."""
-    within = percent(exp(tie_spread(plan)) - 1.0)
-    tie = f"tie: within {within}, too close for predictions to tell"
-    if not order.ties:
-        return f"  ({tie})"
-    cost = f"{order.seconds:.0f} s of steps" if order.seconds >= 1 else f"{duration(order.seconds)} of steps"
-    return f"  ({tie}; planner profile --settle PLAN measures, {cost}, {percent(order.gain)} to gain)"
 
 
 def simulation_table(plan: Plan, scores: Sequence[Score]) -> RenderableType:
