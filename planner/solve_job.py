@@ -305,13 +305,15 @@ def inputs_again(job: Path, plan: Plan) -> Inputs:
     made, lengths = plan.made, plan.uses.sources.get("lengths")
     path = job.parent / lengths.path if lengths else None
     given = str(path) if path and os.path.isfile(path) else None
-    return read_job(str(job), JobOptions(made.batches, made.first_row, made.seed, made.effort, given))
+    return read_job(
+        str(job), JobOptions(made.batches, made.first_row, made.seed, made.effort, given, within=plan.uses.asked.within)
+    )
 
 
 def with_asked(plan: Plan, job: Job) -> Plan:
     """The plan with what its job asked, so that it tells its whole problem."""
     strategy = "" if job.strategy == plan.made.strategy else job.strategy
-    asked = Asked(strategy=strategy, layout=job.layout, degrees=job.degrees, sync=job.sync)
+    asked = Asked(strategy=strategy, layout=job.layout, degrees=job.degrees, sync=job.sync, within=job.within)
     return with_fields(plan, uses=with_fields(plan.uses, asked=asked))
 
 
@@ -331,6 +333,7 @@ def with_asks_of(inputs: Inputs, plan: Plan) -> Inputs:
         layout=uses.asked.layout,
         degrees=uses.asked.degrees,
         sync=uses.asked.sync,
+        within=uses.asked.within,
         strategy=asked_strategy(plan),
         objective=plan.outcome.objective,
     )

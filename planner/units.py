@@ -74,6 +74,11 @@ def parse_share(text: str) -> float:
     return share
 
 
+def listed(words: Sequence[str], last: str) -> str:
+    """Words as one: `a, b or c`; `last`: the word in front of the last one."""
+    return f" {last} ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
+
+
 def plural(count: int, word: str) -> str:
     """A count with its noun: `1 step`, `2 steps`, `2 batches`."""
     return f"{count:,} {word}{'' if count == 1 else 'es' if word.endswith('ch') else 's'}"

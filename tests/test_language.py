@@ -25,6 +25,7 @@ TABLES = (
     "cli/views/own_run_tables.py",
     "cli/views/settling_tables.py",
     "cli/views/plain_table.py",
+    "cli/views/beside_plan.py",
     "cli/views/plan_tables.py",
     "cli/views/prediction_tables.py",
     "cli/views/profile_tables.py",

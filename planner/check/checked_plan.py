@@ -10,6 +10,7 @@ from planner.plan.plan_file import Plan
 from planner.scoring import (
     SPACE,
     Score,
+    bounded_value,
     computed_by_hand,
     false_statements,
     objective_of,
@@ -45,12 +46,15 @@ class CheckedPlan:
         return objective_value(self.plan, self.seconds(steps), range(steps), objective)
 
     def gap(self, steps: int) -> float | None:
-        """Relative distance from the stated bound; None where none is stated.
+        """Relative distance from the stated bound, of the quickest layouts where the plan states others than its own;
+        None where none is stated.
 
         Uses the stated bound, not one computed now: a proof that became weaker shows as a larger gap.
         """
         bound = stated_bound(self.plan, steps)
-        return round(max(0.0, self.seconds(steps) / bound - 1), DIGITS) if bound > 0 else None
+        others = self.plan.outcome.quickest
+        seconds = seconds_for_value(self.plan, others.value, range(steps)) if others else self.seconds(steps)
+        return round(max(0.0, seconds / bound - 1), DIGITS) if bound > 0 else None
 
 
 def check_plan(plan: Plan) -> CheckedPlan:
@@ -74,7 +78,7 @@ def contradicts_itself(plan: Plan) -> bool:
     """
     goal, stated = objective_of(plan), plan.outcome
     value = objective_value(plan, plan.prediction.step_seconds, range(len(plan.steps)))
-    gap = goal.gap(stated.value, stated.bound) if stated.bound > 0 else stated.gap
+    gap = goal.gap(bounded_value(stated), stated.bound) if stated.bound > 0 else stated.gap
     found = with_bound_digest(plan).outcome.bound_digest
     return not is_equal(value, stated.value) or abs(gap - stated.gap) > EQUAL or stated.bound_digest != found
 

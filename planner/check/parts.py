@@ -66,7 +66,8 @@ def unnamed(cluster: Cluster) -> Cluster:
 def changed_job(old: Plan, new: Plan) -> tuple[str, ...]:
     """What else of their jobs two plans are not alike in. Profiles of other models or clusters are other ones."""
     asked = {
-        name: getattr(old.uses.asked, name) == getattr(new.uses.asked, name) for name in ("layout", "degrees", "sync")
+        name: getattr(old.uses.asked, name) == getattr(new.uses.asked, name)
+        for name in ("layout", "degrees", "sync", "within")
     }
     alike = {
         "fix": old.uses.fix == new.uses.fix,

@@ -8,7 +8,8 @@ import typer
 
 from planner.errors import InputError
 from planner.specs.base import Ranks
-from planner.units import parse_duration
+from planner.specs.job import MOST_WITHIN
+from planner.units import parse_duration, parse_share
 
 TABLES = ("lengths", "images", "audio", "strategies")  # of which names stand in the code
 DOES_NOT_FIT = 3  # exit code, as for any infeasible job
@@ -93,6 +94,13 @@ Mix = Annotated[
 Effort = Annotated[
     int, typer.Option(help="Search effort, 1 (quick) to 4 (thorough); counts work, not seconds.", min=1, max=4)
 ]
+Within = Annotated[
+    str | None,
+    typer.Option(
+        help="Of layouts whose step takes no longer than the quickest by more than this, plan the plainest; 0: the "
+        "quickest. Default: the job's, 2%."
+    ),
+]
 
 
 class LearningRateScheduleName(str, Enum):
@@ -132,6 +140,22 @@ def parse_ranks(text: str | None, size: int) -> Ranks | None:
     if ranks[-1] >= size:
         raise InputError(f"there is no rank {ranks[-1]}", where="--trace-ranks", fix=f"ranks are 0 to {size - 1}")
     return ranks
+
+
+def parse_within(text: str | None) -> float | None:
+    """Parse `--within`; None where it is not given. Raises InputError."""
+    if text is None:
+        return None
+    most = f"from 0 to {MOST_WITHIN:.0%}"
+    try:
+        share = parse_share(text)
+    except ValueError as error:
+        message, _, fix = str(error).partition(" | ")
+        raise InputError(message, where="--within", fix=f"{fix}; {most}") from error
+    if share > MOST_WITHIN:
+        message = f"predictions tell layouts apart whose steps differ by {text}"
+        raise InputError(message, where="--within", fix=most)
+    return share
 
 
 def optional_duration(text: str | None, flag: str) -> float | None:

@@ -33,6 +33,13 @@ from planner.layouts.layout_screening import (
 )
 from planner.layouts.layout_space import LayoutSpace, layout_at
 from planner.layouts.longest_first import assign_least_loaded
+from planner.layouts.plainness import (
+    UNUSUAL,
+    layout_points,
+    most_conventional,
+    table_points,
+    with_usual_solutions,
+)
 from planner.layouts.rank_counts import rank_counts
 from planner.layouts.recomputed_layers import recompute_ranges
 from planner.layouts.searched_parts import with_searched_parts
@@ -46,6 +53,7 @@ __all__ = [
     "RECOMPUTE_BY_RANGES",
     "SCHEDULE",
     "SEARCHED_FIELDS",
+    "UNUSUAL",
     "DividedLayout",
     "Floats",
     "JointProblem",
@@ -67,9 +75,11 @@ __all__ = [
     "layout_at",
     "layout_bounds",
     "layout_of",
+    "layout_points",
     "layout_problem",
     "layouts_of",
     "least_divided",
+    "most_conventional",
     "rank_counts",
     "recompute_ranges",
     "screen",
@@ -77,8 +87,10 @@ __all__ = [
     "searched_overlap",
     "space_bound",
     "spread_otherwise",
+    "table_points",
     "unbounded_jointly",
     "with_fixed_fields",
     "with_joint_fields",
     "with_searched_parts",
+    "with_usual_solutions",
 ]

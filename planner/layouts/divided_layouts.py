@@ -28,6 +28,8 @@ FEWER_CHUNKS = 3  # numbers of chunks that are tried, each half of the one befor
 IMPROVED = 4  # of the quickest, divisions whose neighbours are tried
 MOVES = 8  # of one layer, at most
 
+Mesh = tuple[int, ...]
+
 
 class DividedLayout(NamedTuple):
     """A layout that fits, and the seconds of its step by the closed form."""
@@ -36,24 +38,35 @@ class DividedLayout(NamedTuple):
     seconds: float
     division: Division
     numbers: dict[str, int]  # its fields in the space
+    moved: bool = False  # whether single layers are elsewhere than by its bound
+
+    @property
+    def mesh(self) -> Mesh:
+        """What makes it one of several to be tried."""
+        return (*mesh_of(self.numbers), self.moved)
 
 
 def divided_layouts(problem: LayoutProblem, found: LeastDivided) -> list[DividedLayout]:
-    """The quickest of each of a few meshes near the least bound, in the chunks that are quickest, if they fit, and of
-    the first of these what moving single layers between ranks makes quicker; quickest first.
+    """A few meshes near the least bound, in each number of chunks, if they fit, and of the first of these what moving
+    single layers between ranks makes quicker, as meshes of their own; quickest first.
     """
-    meshes, best = set[tuple[int, ...]](), list[DividedLayout]()
+    meshes, able = set[Mesh](), list[DividedLayout]()
     for division in found.near:
         numbers = {name: int(column[division.place]) for name, column in found.layouts.items()}
-        degrees = tuple(numbers[name] for name in ("tp", "cp", "pp", "ep", "micro_batch"))
-        mesh = (*degrees, numbers["vpp"] > 1, numbers["zero"] == 3)
-        if mesh not in meshes and len(meshes) < MESHES:
-            meshes.add(mesh)
-            best += sorted(in_chunks(problem, division, numbers), key=lambda each: each.seconds)[:1]
-    best.sort(key=lambda each: each.seconds)
-    moved = [with_moved_layers(problem, each) for each in best[:IMPROVED]]
-    best += [each for each in moved if each not in best]
-    return sorted(best, key=lambda each: each.seconds)
+        if mesh_of(numbers) not in meshes and len(meshes) < MESHES:
+            meshes.add(mesh_of(numbers))
+            able += in_chunks(problem, division, numbers)
+    able.sort(key=lambda each: each.seconds)
+    quickest = {each.mesh: each for each in reversed(able)}
+    first = sorted(quickest.values(), key=lambda each: each.seconds)[:IMPROVED]
+    able += [moved for each in first if (moved := with_moved_layers(problem, each)) is not each]
+    return sorted(able, key=lambda each: each.seconds)
+
+
+def mesh_of(numbers: dict[str, int]) -> Mesh:
+    """Degrees, and whether there are chunks and whether weights are sharded."""
+    degrees = tuple(numbers[name] for name in ("tp", "cp", "pp", "ep", "micro_batch"))
+    return (*degrees, numbers["vpp"] > 1, numbers["zero"] == 3)
 
 
 def with_moved_layers(problem: LayoutProblem, divided: DividedLayout) -> DividedLayout:
@@ -65,7 +78,7 @@ def with_moved_layers(problem: LayoutProblem, divided: DividedLayout) -> Divided
         quickest = min((some for some in each if some), key=lambda some: some.seconds, default=divided)
         if quickest.seconds >= divided.seconds:
             break
-        divided = quickest
+        divided = quickest._replace(moved=True)
     return divided
 
 

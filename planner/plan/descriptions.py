@@ -16,6 +16,7 @@ ALWAYS_WRITTEN = ("dp", "zero", "recompute", "micro_batch")  # always written: a
 ALWAYS_SHOWN = (
     "tp", "cp", "ulysses", "pp", "vpp", "dp", "replica", "ep", "etp", "zero", "recompute", "micro_batch", "dtype",
 )  # fmt: skip
+NUMERICS = ("dtype", "gradients")
 WRITTEN_IF_DECIDED = ("tp", "cp", "pp", "dp", "zero", "recompute", "micro_batch", "dtype")
 
 
@@ -70,6 +71,59 @@ def shown_fields(layout: Parallelism, ranks: int | None = None) -> dict[str, Any
         if value is not None and (name in WRITTEN_IF_DECIDED or not plain):
             shown[name] = value
     return shown
+
+
+def differing_text(layout: Parallelism, base: Parallelism) -> str:
+    """Return `tp 8, pp 2, even stages`: the fields in which a layout is another one than a base, what changes numerics
+    first, but for dp, which is the rest of the ranks; empty where none is.
+    """
+    default = Layout(ranks=Ranks((0,)))
+    own, other = (shown_fields(with_fields(default, **decided_fields(each))) for each in (layout, base))
+    usual = {name: getattr(default, name) for name in {**own, **other}}
+    changed = {
+        name: own.get(name, value) for name, value in usual.items() if own.get(name, value) != other.get(name, value)
+    }
+    first = sorted(changed.items(), key=lambda each: each[0] not in NUMERICS)
+    return ", ".join(field_text(name, value) for name, value in first if name not in ("dp", "ranks"))
+
+
+def field_text(name: str, value: Any) -> str:
+    """Return a field of a layout in a word or two: what is written out for each layer is only named."""
+    if name == "stages":
+        return "uneven stages" if value else "even stages"
+    if name == "recompute" and isinstance(value, dict):
+        return "recompute in some layers"
+    none = value == () or (isinstance(value, float) and not value)
+    return f"no {name}" if none else f"{name} {flow_text(value)}"
+
+
+def modules_text(plan: Plan) -> str:
+    """Return a sentence on where each of several modules runs, how it is sharded, and when: `vision on all 32 GPUs,
+    data parallel, for 2 micro-batches at once; llm on the same GPUs, tp 2, pp 2`.
+    """
+    told, places = [], dict[Ranks, str]()
+    for name, layout in plan.layouts.items():
+        whole = len(layout.ranks) == plan.size
+        where = "the same" if layout.ranks in places else f"all {plan.size}" if whole else str(layout.ranks)
+        places[layout.ranks] = name
+        told.append(f"{name} on {where} GPUs, {', '.join([sharding_text(layout), *moments_text(layout)])}")
+    return "; ".join(told)
+
+
+def sharding_text(layout: Layout) -> str:
+    """Return `tp 2, pp 4`: the degrees of a module beside replicas; data parallel where it has none."""
+    degrees = [f"{name} {value}" for name in ("tp", "cp", "pp", "ep") if (value := getattr(layout, name)) > 1]
+    return ", ".join(degrees) or ("data parallel" if layout.dp * layout.replica > 1 else "whole")
+
+
+def moments_text(layout: Layout) -> Iterator[str]:
+    """Yield when an encoder runs, if not before each micro-batch that reads it."""
+    if layout.serves > 1:
+        yield f"for {layout.serves} micro-batches at once"
+    if layout.ahead:
+        yield f"{plural(layout.ahead, 'micro-batch')} ahead"
+    if layout.features != "computed":
+        yield f"computed once, then read from the {layout.features}"
 
 
 def reorders_ranks(layout: Parallelism) -> bool:

@@ -22,7 +22,7 @@ from planner.specs.framework.timing_coefficients import TimingCoefficients
 from planner.specs.hardware.cluster import Cluster, RankKind
 from planner.specs.hardware.device_rates import DeviceRates
 from planner.specs.hardware.profile import CollectiveCosts, Device, ModuleCosts
-from planner.specs.job import Fix, Limits
+from planner.specs.job import USUAL_WITHIN, Fix, Limits, Within
 from planner.specs.layers import Module
 from planner.specs.model import EdgeInput
 from planner.specs.parallelism import (
@@ -97,6 +97,7 @@ class Asked(Spec):
     layout: Parallelism = Parallelism()  # of every module
     degrees: tuple[RankCount, ...] = ()
     sync: Sync = "micro_batch"
+    within: Within = USUAL_WITHIN
 
 
 class PlanInputs(Spec, kw_only=True):
@@ -125,17 +126,27 @@ class PlanInputs(Spec, kw_only=True):
         return item_tokens(self.items[module][item])
 
 
+class PricedLayouts(Spec, kw_only=True):
+    """Layouts beside the plan's own, fields of default value left out, and the objective value that they give."""
+
+    value: Amount
+    layouts: dict[Name, Parallelism]
+
+
 class Outcome(Spec, kw_only=True):
-    """The objective value of the plan, and how far it can be from the optimum at most."""
+    """The objective value of the plan, and how far the quickest one found can be from the optimum at most."""
 
     status: Literal["optimal", "feasible", "by_hand"]
     objective: str = "step_seconds"  # a name of costs/objective.py, in whose unit value and bound are
     value: Amount
     bound: Amount
-    gap: float  # (value − bound) / bound; of what is better when it is more, (bound − value) / value
+    gap: float  # (value − bound) / bound of the quickest; of what is better when it is more, (bound − value) / value
     bound_by: str
+    bound_over: str = ""  # of a bound over the space of layouts: all of which
     bound_digest: str = ""  # of a bound over the space of layouts and what it was found from: an edited one is refused
     effort: str = ""  # work spent, in the strategy's own count
+    quickest: PricedLayouts | None = None  # of a search of static layouts, whose plan is the plainest near it
+    conventional: PricedLayouts | None = None  # what guides to the software start with, of what fits
 
 
 class Alternative(Spec):
@@ -151,6 +162,7 @@ class Alternative(Spec):
     launchable: bool = True  # whether the software can launch it; else `because` names its rule
     groups: bool = False  # whether groups of ranks change with every micro-batch, so that `layouts` do not say it all
     too_slow: bool = False  # whether it was not simulated, as `because` says, and may fit
+    about: Amount | None = None  # of one that is too slow: as `value`, at least or by an estimate
 
 
 class Breakdown(Spec):

@@ -122,7 +122,7 @@ def alternatives_table(plan: Plan) -> Content:
         )
         for ranked in ranked_alternatives(plan)
     ]
-    failed = [(text, verdict, "", because) for text, verdict, because in unranked_alternatives(plan)]
+    failed = [(each.text, each.verdict, "", each.because) for each in unranked_alternatives(plan)]
     heads = (
         "alternative",
         ">step" if plan.outcome.objective == STEP_SECONDS else f">{goal.unit}",

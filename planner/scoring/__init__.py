@@ -7,6 +7,7 @@ from planner.scoring.expert_answer import ExpertAnswer, expert_answers
 from planner.scoring.host_memory import HostMemory
 from planner.scoring.nearest_run import described_run, interval_spread, nearest_run, nearest_text, nearest_to
 from planner.scoring.objective_value import (
+    BESIDE,
     mean_objective_value,
     objective_of,
     objective_value,
@@ -24,6 +25,7 @@ from planner.scoring.possible import answer_about, require_possible
 from planner.scoring.score import (
     OPTIMAL_GAP,
     Score,
+    bounded_value,
     fullest_host,
     fullest_score,
     outcome_of,
@@ -35,6 +37,7 @@ from planner.scoring.score import (
     score,
     task_seconds,
     whole_score,
+    with_bound,
     with_score,
 )
 from planner.scoring.statements import (
@@ -58,6 +61,7 @@ from planner.scoring.undecided_order import (
 )
 
 __all__ = [
+    "BESIDE",
     "BOUNDS",
     "OPTIMAL_GAP",
     "SETTLING_ROUNDS",
@@ -73,6 +77,7 @@ __all__ = [
     "UndecidedOrder",
     "allowed_bytes_on",
     "answer_about",
+    "bounded_value",
     "bounds_same_work",
     "computed_by_hand",
     "described_run",
@@ -122,6 +127,7 @@ __all__ = [
     "undecided_order",
     "unranked_alternatives",
     "whole_score",
+    "with_bound",
     "with_bound_digest",
     "with_hidden_offload",
     "with_score",

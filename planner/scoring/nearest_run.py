@@ -19,10 +19,12 @@ from planner.specs.hardware.cluster import device_of_rank, entry_of_kind
 from planner.specs.parallelism import Parallelism
 from planner.specs.parameters import parameter_counts
 from planner.specs.shipped_runs import MeasuredRuns, shipped_runs
-from planner.units import percent
+from planner.units import listed, percent
 
 OWN = "your own"  # stands for the source of runs that a user measured
 FREE_STEPS = 1.0  # that widen nothing
+FACTS = {"billions": "model size", "seq": "lengths", "experts": "kind of model"}  # on screens
+MOST_NAMED = 3  # facts in which a run differs
 SPREAD_A_STEP = 0.04  # of the half-width of the 80 % interval of the log of seconds, as an independent error
 
 
@@ -120,17 +122,21 @@ def nearest_to(plan: Plan) -> str:
 
 
 def nearest_text(nearest: NearestRun) -> str:
-    """`30.5B on 16 h100-80gb, nemo (mbridge): 3.5 steps away`."""
+    """`30.5B on 16 h100-80gb with nemo (mbridge); other ep, software and dtype`."""
     run = nearest.run
-    what = f"{run.billions:.3g}B on {run.ranks:,} {run.device}, {run.software} ({nearest.source})"
-    return f"{what}: {nearest.distance:.1f} steps away" if nearest.apart else f"{what}: the same in all that counts"
+    what = f"{run.billions:.3g}B on {run.ranks:,} {run.device} with {run.software} ({nearest.source})"
+    names = sorted(nearest.apart, key=lambda name: (-nearest.apart[name], name))[:MOST_NAMED]
+    return (
+        f"{what}; other {listed([FACTS.get(name, name) for name in names], 'and')}"
+        if names
+        else f"{what}; the same in all that counts"
+    )
 
 
 def reasons_text(nearest: NearestRun) -> str:
-    """`, most in ep, software, dtype (it ran ep 16); ± 10.5 % for it`; empty where nothing differs."""
-    names = ", ".join(sorted(nearest.apart, key=lambda name: (-nearest.apart[name], name))[:3])
+    """` (it ran ep 16); ± 10.5 % for it`; empty where nothing differs."""
     run, dims = nearest.run, ("tp", "pp", "cp", "ep")
     degrees = ", ".join(f"{name} {getattr(run, name)}" for name in dims if getattr(run, name) > 1)
     ran = f" (it ran {degrees})" if degrees else ""
     wider = f"; ± {percent(exp(nearest.spread) - 1.0)} for it" if nearest.spread else ""
-    return f", most in {names}{ran}{wider}" if nearest.apart else ""
+    return f"{ran}{wider}" if nearest.apart else ""

@@ -4,9 +4,11 @@ from collections.abc import Sequence
 
 from planner.costs import STEP_SECONDS, Objective, StepWork, find_objective
 from planner.plan.join_plans import round_digits
-from planner.plan.plan_file import Outcome, Plan, assignments
+from planner.plan.plan_file import Alternative, Outcome, Plan, assignments
 from planner.specs.base import with_fields
 from planner.specs.workload.items import part_lengths
+
+BESIDE = ("quickest", "conventional")  # of an outcome: layouts beside the plan's own
 
 
 def restate_in_objective(plan: Plan, name: str) -> Plan:
@@ -15,23 +17,27 @@ def restate_in_objective(plan: Plan, name: str) -> Plan:
         return plan
 
     def stated(outcome: Outcome, numbers: Sequence[int]) -> Outcome:
-        value, bound = (
-            round_digits(objective_value(plan, seconds, numbers, name)) for seconds in (outcome.value, outcome.bound)
-        )
-        return with_fields(outcome, objective=name, value=value, bound=bound)
+        def value_of(seconds: float) -> float:
+            return round_digits(objective_value(plan, seconds, numbers, name))
+
+        others = {field: each for field in BESIDE if (each := getattr(outcome, field))}
+        beside = {field: with_fields(each, value=value_of(each.value)) for field, each in others.items()}
+        value, bound = value_of(outcome.value), value_of(outcome.bound)
+        return with_fields(outcome, objective=name, value=value, bound=bound, **beside)
 
     every = range(len(plan.steps))
     steps = [
         with_fields(step, outcome=stated(step.outcome, [number])) if step.outcome else step
         for number, step in enumerate(plan.steps)
     ]
-    alternatives = [
-        each
-        if each.value is None
-        else with_fields(each, value=round_digits(objective_value(plan, each.value, every, name)))
-        for each in plan.alternatives
-    ]
-    return with_fields(plan, outcome=stated(plan.outcome, every), steps=tuple(steps), alternatives=tuple(alternatives))
+
+    def restated(tried: Alternative) -> Alternative:
+        given = {field: seconds for field in ("value", "about") if (seconds := getattr(tried, field)) is not None}
+        values = {field: objective_value(plan, seconds, every, name) for field, seconds in given.items()}
+        return with_fields(tried, **{field: round_digits(value) for field, value in values.items()})
+
+    alternatives = tuple(map(restated, plan.alternatives))
+    return with_fields(plan, outcome=stated(plan.outcome, every), steps=tuple(steps), alternatives=alternatives)
 
 
 def objective_of(plan: Plan) -> Objective:

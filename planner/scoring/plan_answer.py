@@ -9,18 +9,19 @@ from math import exp
 from typing import Any, NamedTuple
 
 from planner.plan.pack_fill import pack_fill
-from planner.plan.plan_file import Alternative, Layout, Plan
+from planner.plan.plan_file import Alternative, Layout, Plan, PricedLayouts
 from planner.scoring.bound_scope import bound_over
 from planner.scoring.bounds import SPACE, bounds_same_work
 from planner.scoring.expert_answer import expert_answers
 from planner.scoring.nearest_run import interval_spread, nearest_run
 from planner.scoring.objective_value import (
+    BESIDE,
     mean_objective_value,
     objective_of,
     sample_tokens,
     seconds_for_value,
 )
-from planner.scoring.score import Score, fullest_score
+from planner.scoring.score import Score, bounded_value, fullest_score
 from planner.scoring.undecided_order import undecided_order
 from planner.scoring.work_at_peak import seconds_at_peak
 from planner.specs.base import Ranks
@@ -45,10 +46,11 @@ def plan_answer(plan: Plan, scores: Sequence[Score]) -> PlanAnswer:
         "nearest_run": nearest_answer(plan),
         "value": mean_objective_value(plan, seconds),
         "bound": mean_objective_value(plan, bound),
-        "gap": (seconds - bound) / bound if bound > 0 else 0.0,
+        "gap": max(0.0, bounded_seconds(plan, seconds) / bound - 1.0) if bound > 0 else 0.0,
         "bound_by": by,
         "bound_of": "layout" if bounds_same_work(by) else "space",
-        "bound_over": bound_over(plan),
+        "bound_over": plan.outcome.bound_over or bound_over(plan),
+        **{name: beside_answer(plan, getattr(plan.outcome, name)) for name in BESIDE},
         "memory": memory_answer(scores),
         **throughput(plan, seconds)._asdict(),
         "dropped": [*plan.uses.dropped],
@@ -58,6 +60,20 @@ def plan_answer(plan: Plan, scores: Sequence[Score]) -> PlanAnswer:
         "alternatives": [alternative_answer(plan, each) for each in plan.alternatives],
         "undecided": undecided_answer(plan),
     }
+
+
+def bounded_seconds(plan: Plan, seconds: float) -> float:
+    """Seconds of the mean step that the gap to the bound is of: those of the quickest layouts, or the plan's own."""
+    others = plan.outcome.quickest if bounded_value(plan.outcome) != plan.outcome.value else None
+    return seconds_for_value(plan, others.value, range(len(plan.steps))) if others else seconds
+
+
+def beside_answer(plan: Plan, beside: PricedLayouts | None) -> PlanAnswer | None:
+    """Layouts beside the plan's own, with the seconds of the step; None where no search looked for any."""
+    if beside is None:
+        return None
+    layouts = {name: decided_fields(each) for name, each in beside.layouts.items()}
+    return {"layouts": layouts, "step_seconds": seconds_for_value(plan, beside.value, range(len(plan.steps)))}
 
 
 class Throughput(NamedTuple):
@@ -106,8 +122,12 @@ def memory_answer(scores: Sequence[Score]) -> PlanAnswer:
 def alternative_answer(plan: Plan, tried: Alternative) -> PlanAnswer:
     """An alternative that was tried, with its seconds of the mean step."""
     layouts = {name: decided_fields(each) for name, each in tried.layouts.items()}
-    seconds = None if tried.value is None else seconds_for_value(plan, tried.value, range(len(plan.steps)))
-    return {"strategy": tried.strategy, "layouts": layouts, "step_seconds": seconds, "because": tried.because}
+    every = range(len(plan.steps))
+    seconds, about = (
+        None if value is None else seconds_for_value(plan, value, every) for value in (tried.value, tried.about)
+    )
+    answer = {"strategy": tried.strategy, "layouts": layouts, "step_seconds": seconds, "because": tried.because}
+    return answer | ({"about_seconds": about} if tried.too_slow else {})
 
 
 def nearest_answer(plan: Plan) -> PlanAnswer | None:

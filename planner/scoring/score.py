@@ -12,7 +12,7 @@ from planner.plan.mesh.identical_groups import MAX_UNFOLDED_RANKS, NO_IDENTICAL_
 from planner.plan.plan_file import Breakdown, Outcome, Plan, Prediction
 from planner.plan.task import Task
 from planner.plan.tasks.expand import expand
-from planner.scoring.bounds import SPACE, Bound, step_bound
+from planner.scoring.bounds import SPACE, Bound, bounds_same_work, step_bound
 from planner.scoring.host_memory import HostMemory, host_memory, require_host_memory
 from planner.scoring.offload_check import require_hidden_offload
 from planner.scoring.plan_memory import PlanMemory, exceeds_memory
@@ -140,11 +140,24 @@ def outcome_of(s: Score, effort: str) -> Outcome:
 
 def over_space(chosen: Plan, seconds: float) -> Plan:
     """The plan with a bound over all plans of the space that it was chosen from; its own layouts' says less."""
-    value = chosen.outcome.value
-    least = round_digits(min(seconds, value))
-    gap = round_digits((value - least) / least)
-    status = "optimal" if gap < OPTIMAL_GAP else "feasible"
-    return with_fields(chosen, outcome=with_fields(chosen.outcome, status=status, bound=least, gap=gap, bound_by=SPACE))
+    return with_fields(chosen, outcome=with_bound(chosen.outcome, seconds, SPACE))
+
+
+def with_bound(outcome: Outcome, seconds: float, by: str) -> Outcome:
+    """An outcome in seconds with a bound, and the gap to it; optimal where the plan itself is not above it."""
+    of = bounded_value(with_fields(outcome, bound_by=by))
+    least = round_digits(min(seconds, of))
+    gap = round_digits((of - least) / least if least > 0 else 0.0)
+    status = "optimal" if outcome.value - least < OPTIMAL_GAP * least else "feasible"
+    return with_fields(outcome, status=status, bound=least, gap=gap, bound_by=by)
+
+
+def bounded_value(outcome: Outcome) -> float:
+    """The value that bound and gap are of: that of the quickest layouts that were found; where the bound is over orders
+    of the same work, the plan's own.
+    """
+    own = outcome.quickest is None or bounds_same_work(outcome.bound_by)
+    return outcome.value if own or outcome.quickest is None else outcome.quickest.value
 
 
 def over_joint_space(plan: Plan) -> Plan:

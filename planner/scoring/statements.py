@@ -20,11 +20,12 @@ from planner.costs import find_objective
 from planner.errors import InputError
 from planner.plan.join_plans import total_outcome, total_prediction
 from planner.plan.legal.plan_laws import Violation, require_legal
-from planner.plan.plan_file import Breakdown, Outcome, Plan, Prediction
-from planner.scoring.bounds import SPACE
-from planner.scoring.objective_value import objective_of, objective_value, restate_in_objective
+from planner.plan.plan_file import Breakdown, Outcome, Plan, Prediction, PricedLayouts
+from planner.scoring.bound_scope import bound_over
+from planner.scoring.bounds import SPACE, bounds_same_work
+from planner.scoring.objective_value import BESIDE, objective_of, objective_value, restate_in_objective
 from planner.scoring.possible import answer_about
-from planner.scoring.score import OPTIMAL_GAP, Score, outcome_of, prediction_of, score
+from planner.scoring.score import OPTIMAL_GAP, Score, bounded_value, outcome_of, prediction_of, score
 from planner.specs.base import with_fields
 from planner.specs.library import is_file
 from planner.units import percent
@@ -84,9 +85,12 @@ def false_statements(plan: Plan, scores: Sequence[Score]) -> Iterator[Violation]
     for each in stated:
         for where, message in (*false_outcome(plan, scores, each), *false_prediction(scores, each)):
             yield Violation(f"{each.where}{where}", message, FIX)
-    if bounded_by_space(plan) and plan.outcome.bound_digest != bound_digest(plan):
-        message = "the bound over the space of layouts is not the one that was found for these inputs"
-        yield Violation("outcome.bound", message, FIX)
+    if is_searched(plan) and plan.outcome.bound_digest != bound_digest(plan):
+        message = "the bound over the space of layouts, or a layout beside the plan's, is not the one that was found"
+        yield Violation("outcome.bound", f"{message} for these inputs", FIX)
+    over = plan.outcome.bound_over
+    if over and over != bound_over(plan):
+        yield Violation("outcome.bound_over", "the bound is not over these layouts", FIX)
 
 
 def false_outcome(plan: Plan, scores: Sequence[Score], stated: Stated) -> Iterator[tuple[str, str]]:
@@ -112,14 +116,30 @@ def false_outcome(plan: Plan, scores: Sequence[Score], stated: Stated) -> Iterat
             if goal.loss(written.bound) > goal.loss(value) * (1 + EQUAL)
             else f"the plan states a bound of {shown}, and {goal.formatted(proven)} can be proven",
         )
-    gap = goal.gap(written.value, written.bound)
+    gap = goal.gap(bounded_value(written), written.bound)
     if written.bound > 0 and abs(gap - written.gap) > EQUAL:
         yield (
             "outcome.gap",
             f"the plan states a gap of {percent(written.gap)}, and its value and bound give {percent(gap)}",
         )
-    if written.status == "optimal" and gap > OPTIMAL_GAP + EQUAL:
-        yield "outcome.status", f"the plan states that it is optimal, at a gap of {percent(gap)}"
+    own = goal.gap(written.value, written.bound)
+    if written.status == "optimal" and own > OPTIMAL_GAP + EQUAL:
+        yield "outcome.status", f"the plan states that it is optimal, at a gap of {percent(own)}"
+    if written.quickest:
+        yield from false_quickest(plan, written.quickest)
+
+
+def false_quickest(plan: Plan, quickest: PricedLayouts) -> Iterator[tuple[str, str]]:
+    """Where the quickest layouts that a plan states cannot be those it was chosen beside, and a sentence."""
+    goal, written, most = objective_of(plan), plan.outcome, 1.0 + plan.uses.asked.within
+    value, stated = goal.loss(written.value), goal.loss(quickest.value)
+    if stated > value * (1 + EQUAL):
+        yield "outcome.quickest", f"the plan {goal.verb} {goal.formatted(written.value)}, and is quicker itself"
+    elif value > most * stated * (1 + EQUAL):
+        more = percent(value / stated - 1.0)
+        yield "outcome.quickest", f"the plan is {more} slower, and its job allows {percent(most - 1.0)} (within)"
+    if not bounds_same_work(written.bound_by) and goal.loss(written.bound) > stated * (1 + EQUAL):
+        yield "outcome.bound", f"the plan states that no layout is quicker than {goal.formatted(written.bound)}"
 
 
 def false_prediction(scores: Sequence[Score], stated: Stated) -> Iterator[tuple[str, str]]:
@@ -149,22 +169,26 @@ def differs(one: float, other: float) -> bool:
 
 
 def bound_digest(plan: Plan) -> str:
-    """SHA-256, its first 16 hex digits, of the plan's bounds and of what they were found from."""
+    """SHA-256, its first 16 hex digits, of a plan's bounds, of layouts beside it, and of what these were found from."""
     bounds = [plan.outcome.bound, *(step.outcome.bound for step in plan.steps if step.outcome)]
-    found = files.json_text({"bounds": bounds, "made": plan.made, "uses": plan.uses})
+    outcome = plan.outcome
+    beside = {name: each for name in BESIDE if (each := getattr(outcome, name))}
+    found = files.json_text({"bounds": bounds, "made": plan.made, "uses": plan.uses} | beside)
     return hashlib.sha256(found.encode()).hexdigest()[:16]
 
 
 def with_bound_digest(plan: Plan) -> Plan:
-    """The plan with the digest of its bound, where that is one over the space of layouts."""
-    if not bounded_by_space(plan):
+    """The plan with what its bound is over, and the digest of what a search found beside it."""
+    if not is_searched(plan):
         return plan
-    return with_fields(plan, outcome=with_fields(plan.outcome, bound_digest=bound_digest(plan)))
+    return with_fields(
+        plan, outcome=with_fields(plan.outcome, bound_over=bound_over(plan), bound_digest=bound_digest(plan))
+    )
 
 
-def bounded_by_space(plan: Plan) -> bool:
-    """Whether the bound of any step is over the space of layouts."""
-    return SPACE in plan.outcome.bound_by.split("+")
+def is_searched(plan: Plan) -> bool:
+    """Whether the bound of any step is over the space of layouts, or layouts of that space stand beside the plan's."""
+    return SPACE in plan.outcome.bound_by.split("+") or plan.outcome.quickest is not None
 
 
 class ScoredPlan(NamedTuple):

@@ -27,6 +27,7 @@ from planner.plan.plan_file import Alternative, Plan
 from planner.scoring.expected_seconds import HALF_OF_80
 from planner.scoring.nearest_run import nearest_run
 from planner.scoring.objective_value import objective_of
+from planner.units import listed
 
 ORDER_SPREAD = 0.154  # half-width of the 80 % interval of the log of two predictions' ratio, their sources left out
 GIVEN = ("zero", "sync", "recompute")  # what a strategy was given
@@ -51,6 +52,7 @@ class RankedAlternative(NamedTuple):
 class UnrankedAlternative(NamedTuple):
     """One or several of one strategy that have no value for one reason."""
 
+    tried: Alternative  # the first of them
     text: str
     verdict: str  # impossible, or too slow
     because: str
@@ -93,6 +95,7 @@ def unranked_alternatives(plan: Plan) -> list[UnrankedAlternative]:
             alike.setdefault((each.strategy, re.sub(r"[\d.,]+", "#", each.because)), []).append(each)
     return [
         UnrankedAlternative(
+            group[0],
             merged_text(group, plan),
             "too slow" if group[0].too_slow else "impossible",
             merged_reason([each.because for each in group]),
@@ -114,13 +117,8 @@ def merged_text(group: Sequence[Alternative], plan: Plan) -> str:
         name: [*dict.fromkeys(flow_text(getattr(each, name)) for each in group if getattr(each, name) is not None)]
         for name in GIVEN
     }
-    fields = [f"{name}: {one_of(sorted(values))}" for name, values in each_value.items() if values]
+    fields = [f"{name}: {listed(sorted(values), 'or')}" for name, values in each_value.items() if values]
     return f"{group[0].strategy} with {', '.join(fields)}" if fields else group[0].strategy
-
-
-def one_of(values: Sequence[str]) -> str:
-    """`0, 1 or 2`."""
-    return " or ".join(filter(None, [", ".join(values[:-1]), values[-1]]))
 
 
 class UndecidedOrder(NamedTuple):

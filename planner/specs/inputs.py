@@ -119,6 +119,7 @@ class JobOptions:
     effort: int = 2
     lengths: str | None = None
     mix: str | None = None  # multimodal to text-only samples, as 9:1
+    within: float | None = None  # instead of the job's own
 
     @property
     def span(self) -> tuple[int, int]:
@@ -152,7 +153,7 @@ def resolve_job(job: Job, path: Path, options: JobOptions, tables: NameTables = 
         rates[kind.kind] = device_profile.rates
     profile, profile_files = choose_profile(job, cluster, devices, path)
     sources |= profile_files
-    workload = job.workload
+    workload, within = job.workload, job.within if options.within is None else options.within
     if options.lengths:
         workload = replace_lengths(job, Path(options.lengths).absolute())
     if options.mix:
@@ -174,7 +175,7 @@ def resolve_job(job: Job, path: Path, options: JobOptions, tables: NameTables = 
     counts = {name: each.path for name, each in job.expert_counts.items() if isinstance(each, CountsFile)}
     sources |= {f"expert counts {name}": base / counted for name, counted in counts.items()}
     inputs = Inputs(
-        job=with_fields(job.with_strategy(model.modules), workload=workload),
+        job=with_fields(job.with_strategy(model.modules), workload=workload, within=within),
         model=model,
         module=module,
         cluster=cluster,

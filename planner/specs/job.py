@@ -29,6 +29,9 @@ ROLLOUT_FIX = (
 BY_HAND = "by_hand"  # in place of a strategy: layouts as they are given
 USUAL_STRATEGY = "sequence_groups"
 
+USUAL_WITHIN = 0.02  # far inside every interval
+MOST_WITHIN = 0.2  # beyond which a layout is no longer one that predictions cannot tell from another
+Within = Annotated[float, msgspec.Meta(ge=0, le=MOST_WITHIN, extra_json_schema=PERCENTAGE)]
 Probability = Annotated[float, msgspec.Meta(gt=0, le=1, extra_json_schema=PERCENTAGE)]
 
 
@@ -90,6 +93,8 @@ class Job(Spec):
     strategy: str = ""
     loss: LossWeighting = "token"  # what counts alike in the loss: each target token, or each sample; or in between
     objective: str = "step_seconds"  # what is optimised: a name of costs/objective.py
+    # Of static layouts whose step takes no longer than the quickest by more than this share the plainest is planned
+    within: Within = USUAL_WITHIN
     layout: Parallelism = Parallelism()  # of every module: fields that are given hold, a search decides the others
     degrees: tuple[RankCount, ...] = ()  # allowed sequence-parallel degrees; empty: powers of two that divide the heads
     sync: Sync = "micro_batch"  # when ranks wait for each other

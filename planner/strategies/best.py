@@ -23,6 +23,7 @@ from planner.plan.plan_file import Alternative, Plan, assignments
 from planner.scoring import (
     OPTIMAL_GAP,
     SPACE,
+    bounded_value,
     bounds_same_work,
     least_expected,
     objective_of,
@@ -78,9 +79,7 @@ def best_of_candidates(
         raise error_to_raise({each: failed[each] for each in searches if each in failed}, failed, refused)
     goal = find_objective(inputs.job.objective)
     able = [each for each in candidates if each in solved and each not in refused]
-    losses = {each: goal.loss(solved[each].plan.outcome.value) for each in able}
-    best = least_expected(able, losses.__getitem__, lambda each: plan_doubt(solved[each].plan))
-    assert best, "a candidate is able"
+    best = best_candidate({each: solved[each].plan for each in able}, searches, inputs.job.within)
     entries = [
         plan_entry(each, solved[each].plan, solved[best].plan, refused[each].message if each in refused else "")
         if each in solved
@@ -98,6 +97,17 @@ def best_of_candidates(
     if len(inputs.model.modules) > 1:  # what a candidate decided is nothing that the job fixed
         chosen = with_fields(chosen, uses=with_fields(chosen.uses, fix=with_joint_fields(inputs).job.fix))
     return SolvedJob(with_fields(chosen, alternatives=(*others, *chosen.alternatives)), seconds)
+
+
+def best_candidate(plans: Mapping[Candidate, Plan], searches: Sequence[Candidate], within: float) -> Candidate:
+    """The candidate of least expected loss; but a search of static layouts whose plan is within the job's noise of it,
+    as one layout for all samples is plainer than groups that change.
+    """
+    losses = {each: objective_of(plan).loss(plan.outcome.value) for each, plan in plans.items()}
+    least = least_expected([*plans], losses.__getitem__, lambda each: plan_doubt(plans[each]))
+    assert least, "a candidate is able"
+    static = [each for each in searches if each in plans and losses[each] <= (1.0 + within) * losses[least]]
+    return static[0] if static and within else least
 
 
 def covered_by_search(
@@ -129,9 +139,10 @@ def bounded_over_candidates(chosen: Plan, plans: Sequence[Plan], goal: Objective
     least = min((each.outcome.bound for each in plans), key=goal.loss, default=chosen.outcome.bound)
     if least == chosen.outcome.bound:
         return chosen
-    gap = round_digits(goal.gap(chosen.outcome.value, least))
-    status = "optimal" if gap < OPTIMAL_GAP else "feasible"
-    return with_fields(chosen, outcome=with_fields(chosen.outcome, status=status, bound=least, gap=gap, bound_by=SPACE))
+    bounded = with_fields(chosen.outcome, bound=least, bound_by=SPACE)
+    gap = round_digits(goal.gap(bounded_value(bounded), least))
+    status = "optimal" if goal.gap(bounded.value, least) < OPTIMAL_GAP else "feasible"
+    return with_fields(chosen, outcome=with_fields(bounded, status=status, gap=gap))
 
 
 def error_to_raise(searched: Failures, failed: Failures, refused: Failures) -> Infeasible | Unsupported:

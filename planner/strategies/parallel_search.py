@@ -42,21 +42,26 @@ from planner.layouts import (
     with_searched_parts,
 )
 from planner.plan.descriptions import placed_layout
-from planner.plan.plan_file import Alternative, Plan
+from planner.plan.plan_file import Alternative, Plan, PricedLayouts
 from planner.scoring import (
+    SPACE,
+    bounded_value,
     least_expected,
     least_work,
     over_space,
     passed_over,
     plan_doubt,
     plan_space_seconds,
+    with_bound,
     with_score,
 )
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
 from planner.strategies.static.layout_change import infeasible_error
 from planner.strategies.static.numeric_alternatives import numeric_alternatives
+from planner.strategies.static.plain_choice import PlainChoice, Scored
 from planner.strategies.static.simulated_layouts import (
+    SimulatedLayout,
     in_closed_form,
     layout_alternatives,
     least_doubted,
@@ -81,13 +86,13 @@ def plan(inputs: Inputs, base: Plan | None) -> Plan:
     inputs, refused = with_fixed_fields(inputs), list[Infeasible]()
     whole, found = layout_problem(inputs), list[Plan]()
     for count in rank_counts(inputs.cluster.size, inputs.fixed_parallelism):
-        if found and least_work(found[0]) / count >= min(each.outcome.value for each in found):
+        if found and least_work(found[0]) / count >= min(bounded_value(each.outcome) for each in found):
             break  # no plan on so few ranks is as quick, nor a bound less
         try:
             found.append(plan_on(inputs, replace(whole, trained=replace(whole.trained, ranks=count))))
         except Infeasible as error:
             refused.append(error)
-    chosen = least_expected(found, lambda each: each.outcome.value, plan_doubt)
+    chosen = least_expected(found, lambda each: bounded_value(each.outcome), plan_doubt)
     if chosen is None:
         raise refused[0]
     some = plan_space_seconds(chosen) if refused else min(each.outcome.bound for each in found)
@@ -102,30 +107,53 @@ def plan_on(inputs: Inputs, problem: LayoutProblem) -> Plan:
     if not len(layouts["tp"]):
         raise infeasible_error(problem, None, fixed)
     screened = with_searched_parts(problem, screen(problem, layouts))
-    quickest = float(screened.seconds[screened.fits(problem)].min(initial=np.inf))
-    bounds = layout_bounds(problem, screened.layouts, quickest * FARTHEST)
+    least = float(screened.seconds[screened.fits(problem)].min(initial=np.inf))
+    bounds = layout_bounds(problem, screened.layouts, least * FARTHEST)
     bound = space_bound(problem, bounds)
-    least = least_divided(problem, layouts, bound.seconds)
-    near = divided_layouts(problem, divisions_near(problem, layouts, least, bound.seconds))
-    simulated = simulate_best(inputs, problem, screened, bounds, near)
+    division = least_divided(problem, layouts, bound.seconds)
+    divided = divided_layouts(problem, divisions_near(problem, layouts, division, bound.seconds))
+    simulated = simulate_best(inputs, problem, screened, bounds, divided)
     if not simulated:
         raise infeasible_error(problem, screened, fixed)
-    work = f"{bound.layouts} layouts priced, {bound.excluded} excluded by memory, {len(simulated)} simulated"
+
+    def scored(tried: SimulatedLayout) -> SimulatedLayout:
+        require_token_limit(tried.plan)
+        return replace(tried, plan=with_score(tried.plan, ""))
+
+    quickest = first_that_fits(simulated, scored)
+    choice = PlainChoice(inputs, problem, screened, divided, {str(each.layout): each for each in simulated})
+    chosen, usual = choice.plainest(quickest, scored), choice.conventional()
+    others = [each for each in simulated if each.layout != chosen.layout]
+    alternatives = (
+        *layout_alternatives(inputs.module, problem, chosen, others, screened),
+        *numeric_alternatives(inputs, problem, chosen, screened),
+    )
+    best = min(quickest, chosen, key=lambda each: each.seconds)
+    work = f"{bound.layouts} layouts priced, {bound.excluded} excluded by memory, {len(choice.known)} simulated"
+    beside = {"quickest": priced(inputs, best), "conventional": usual and priced(inputs, usual), "effort": work}
+    plan = with_fields(chosen.plan, outcome=with_fields(chosen.plan.outcome, **beside), alternatives=alternatives)
+    seconds, by = (division.seconds, SPACE) if in_closed_form(plan) else (plan.outcome.bound, plan.outcome.bound_by)
+    return with_fields(plan, outcome=with_bound(plan.outcome, seconds, by))
+
+
+def first_that_fits(simulated: list[SimulatedLayout], scored: Scored) -> SimulatedLayout:
+    """The one of several that is expected to be the quickest of those that fit by simulation; those that do not are
+    taken out. Raises Infeasible where none does.
+    """
     refused: list[Infeasible] = []
     while simulated:
         best = least_doubted(simulated)
-        simulated.remove(best)
         try:
-            require_token_limit(best.plan)
-            scored = with_score(best.plan, work)
-            others = layout_alternatives(inputs.module, problem, best, simulated, screened)
-            return with_fields(
-                over_space(scored, least.seconds) if in_closed_form(scored) else scored,
-                alternatives=(*others, *numeric_alternatives(inputs, problem, best, screened)),
-            )
+            return scored(best)
         except Infeasible as error:  # where micro-batches accumulate, a plan holds more than in the closed form
             refused.append(error)
+            simulated.remove(best)
     raise refused[0]
+
+
+def priced(inputs: Inputs, tried: SimulatedLayout) -> PricedLayouts:
+    """A layout with the seconds of its step, as an outcome has it."""
+    return PricedLayouts(value=tried.seconds, layouts={inputs.module: placed_layout(tried.layout, inputs.cluster.size)})
 
 
 def with_other_counts(chosen: Plan, others: Sequence[Plan]) -> Plan:

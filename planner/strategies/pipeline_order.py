@@ -57,13 +57,13 @@ def supports(inputs: Inputs) -> str | None:
 
 
 def inputs_for_base(inputs: Inputs) -> Inputs:
-    """The job as given to the refined strategy: one chunk per rank, under 1F1B, since the order is decided here, and
-    nothing offloaded, which orders do not know.
+    """The job as given to the refined strategy: one chunk per rank, under 1F1B, since the order is decided here,
+    nothing offloaded, which orders do not know, and the quickest, as orders of one's own are plain in no layout.
     """
     fix = inputs.job.fix
     fixed = fix.layouts.get(inputs.module, Parallelism())
     layouts = {**fix.layouts, inputs.module: with_fields(fixed, vpp=1, schedule="1f1b", offload=fixed.offload or 0.0)}
-    return replace(inputs, job=with_fields(inputs.job, fix=with_fields(fix, layouts=layouts)))
+    return replace(inputs, job=with_fields(inputs.job, within=0.0, fix=with_fields(fix, layouts=layouts)))
 
 
 def plan(inputs: Inputs, base: Plan | None) -> Plan:

@@ -226,6 +226,7 @@ def plan_job(plan: Plan, module: str, batch: SampleBatch, decided: dict[str, Any
         sync=plan.steps[0].sync,
         loss=plan.uses.loss,
         limits=plan.uses.limits,
+        within=plan.uses.asked.within,
         **decided,
     )
 

@@ -13,11 +13,13 @@ from planner.cli.options import (
     Effort,
     Json,
     Seed,
+    Within,
     audio_names,
     cluster_names,
     image_names,
     length_names,
     model_names,
+    parse_within,
     software_names,
 )
 from planner.errors import InputError
@@ -81,6 +83,7 @@ def ask(
     output: Folder = None,
     seed: Seed = 0,
     effort: Effort = 2,
+    within: Within = None,
     json: Json = False,
 ) -> None:
     """Ask for the best plan in one line, such as --model llama-3-70b --gpus 64xh100 --seq 8192 --batch 1024, or --model
@@ -96,9 +99,10 @@ def ask(
     from planner.workflows.questions import PLAN_FILE, Question, write_question
 
     question = Question(batch, model, hf, gpus, nodes, nics, cluster, lengths, seq, software, images, audio)
+    options = JobOptions(seed=seed, effort=effort, within=parse_within(within))
     job = write_question(question, output)
     with progress.progress_bar("solving", "batches") as on_batch:
-        solved = pipeline.solve(str(job), JobOptions(seed=seed, effort=effort), on_batch)
+        solved = pipeline.solve(str(job), options, on_batch)
     path = job.parent / PLAN_FILE
     files.write(path, solved.plan)
     answer = {**json_answers.solve_answer(solved, path), "job": str(job)} if json else {}

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from planner.cli.options import Effort, Job, Json, Mix, Seed
+from planner.cli.options import Effort, Job, Json, Mix, Seed, Within, parse_within
 from planner.errors import InputError
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ def solve(
     mix: Mix = None,
     seed: Seed = 0,
     effort: Effort = 2,
+    within: Within = None,
     static: Annotated[
         bool,
         typer.Option(
@@ -71,7 +72,7 @@ def solve(
     from planner.cli.views import json_answers, plan_tables
     from planner.specs.inputs import JobOptions
 
-    options = JobOptions(batches, first_row, seed, effort, lengths, mix)
+    options = JobOptions(batches, first_row, seed, effort, lengths, mix, parse_within(within))
     if mixes is not None:
         require_static(static)
         solve_mixes(job, MixesAsked(mixes, regret or RegretName.worst, restart_s), options, output, json)

@@ -2,7 +2,6 @@
 simulated or published.
 """
 
-import re
 from collections.abc import Iterator, Sequence
 from math import exp, prod
 from pathlib import Path
@@ -12,38 +11,39 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from planner.check import Finding, verdict
+from planner.cli.views.beside_plan import alternatives_table, beside_texts
 from planner.cli.views.expert_texts import expert_texts
 from planner.cli.views.plain_table import table
 from planner.costs import find_objective
 from planner.errors import InputError
-from planner.plan.descriptions import all_items_text, alternative_text, module_layout_text, unused_ranks_text
+from planner.plan.descriptions import (
+    all_items_text,
+    module_layout_text,
+    modules_text,
+    unused_ranks_text,
+)
 from planner.plan.pack_fill import pack_fill, pack_text
 from planner.plan.plan_file import Outcome, Plan
 from planner.scoring import (
+    BESIDE,
+    SPACE,
     Score,
-    UndecidedOrder,
     allowed_bytes_on,
+    bounded_value,
     bounds_same_work,
     exceeds_memory,
     expert_answers,
     interval_spread,
     nearest_run,
     nearest_text,
-    objective_of,
     objective_value,
-    ranked_alternatives,
     throughput,
-    tie_spread,
-    undecided_order,
-    unranked_alternatives,
 )
 from planner.specs.hardware.cluster import device_of_rank, rank_kinds
 from planner.strategies import SolvedJob
 from planner.units import GIB, MIB, duration, percent, plural
 
 MILLION = 1e6  # tokens
-MOST = 6  # alternatives in the table, so that an answer is one screen: the plan file has all
-SLOWER = r"^[\d.]+ % (slower: |quicker by prediction, )"
 STYLES = {
     "regression": "bold red",
     "illegal": "bold red",
@@ -83,6 +83,8 @@ def headline(plan: Plan) -> Iterator[Text]:
     yield Text.assemble("step ", (duration(seconds), "bold"), f"{every} simulated, {low} to {high} (80 % interval)")
     yield Text(", ".join(gains(plan, seconds)))
     yield proof_line(plan.outcome)
+    if len(plan.layouts) > 1:
+        yield Text(modules_text(plan))
 
 
 def gains(plan: Plan, seconds: float) -> Iterator[str]:
@@ -110,20 +112,25 @@ def fits_devices(plan: Plan) -> bool:
 
 
 def proof_line(outcome: Outcome) -> Text:
-    """How far a plan is from its bound: `at most 0.2 % above the best possible (bound 5.20 s, by coupled)`."""
+    """How far a plan, or the quickest layout found beside it, is from its bound: `at most 0.2 % above the best possible
+    (bound 5.20 s, by coupled)`; where the bound leaves layouts out, `above any megatron layout without …`.
+    """
     of_order, goal = bounds_same_work(outcome.bound_by), find_objective(outcome.objective)
-    optimal = "no other order of the same work is shorter" if of_order else "proven optimal"
+    over = "" if of_order else outcome.bound_over
+    optimal = f"none is quicker of {over}" if over else "proven optimal"
+    optimal = "no other order of the same work is shorter" if of_order else optimal
     status = {"optimal": optimal, "by_hand": "written by hand"}.get(outcome.status, "")
-    best = "the best order of the same work" if of_order else "the best possible"
+    best = over.replace("all ", "any ", 1).replace("layouts", "layout", 1) or "the best possible"
+    best = "the best order of the same work" if of_order else best
     distance = (
         f"{best} gives at most {percent(outcome.gap)} more"
         if goal.larger_is_better
         else f"at most {percent(outcome.gap)} above {best}"
     )
+    of = "" if bounded_value(outcome) == outcome.value else "the quickest found is "
     stated = "" if goal.unit == "s" else f"{goal.formatted(outcome.value)}, "
-    return Text.assemble(
-        f"{stated}{status or distance} ", (f"(bound {goal.formatted(outcome.bound)}, by {outcome.bound_by})", "dim")
-    )
+    by = "" if outcome.bound_by == SPACE else f", by {outcome.bound_by}"
+    return Text.assemble(f"{stated}{status or of + distance} ", (f"(bound {goal.formatted(outcome.bound)}{by})", "dim"))
 
 
 def plan_table_lines(plan: Plan) -> Iterator[RenderableType]:
@@ -140,26 +147,30 @@ def plan_table_lines(plan: Plan) -> Iterator[RenderableType]:
     rows.add_row("rests on", price_sources(plan))
     nearest = nearest_run(plan)
     if nearest:
-        rows.add_row("nearest", nearest_text(nearest))
+        rows.add_row("measured", f"nearest run: {nearest_text(nearest)}")
     for note in extrapolation_notes(plan):
         rows.add_row("", note)
-    if len(plan.layouts) > 1:
-        rows.add_row("works on", all_items_text(plan))
-    packed = pack_fill(plan)
-    if packed:
-        rows.add_row("packed in", pack_text(packed))
-    for name in plan.layouts:
-        rows.add_row("layout", f"{name}: {module_layout_text(plan, name)}")
-    for text in expert_texts(plan):
-        rows.add_row("experts", text)
-    for absent in absent_texts(plan):
-        rows.add_row(*absent)
+    for labelled in layout_lines(plan):
+        rows.add_row(*labelled)
     if plan.then:
         count = "" if plan.then.batches is None else f"{plan.then.batches} "
         rows.add_row("then", f"{count}further batches from {plan.then.folder}, each planned while earlier ones train")
     yield Text()
     yield rows
     yield from alternatives_table(plan)
+
+
+def layout_lines(plan: Plan) -> Iterator[tuple[str, RenderableType]]:
+    """What is computed and in which layouts, those beside the plan's, and what is left out, each with its label."""
+    if len(plan.layouts) > 1:
+        yield "works on", all_items_text(plan)
+    packed = pack_fill(plan)
+    if packed:
+        yield "packed in", pack_text(packed)
+    yield from (("layout", f"{name}: {module_layout_text(plan, name)}") for name in plan.layouts)
+    yield from ((name, text) for name in BESIDE for text in beside_texts(plan, name))
+    yield from (("experts", text) for text in expert_texts(plan))
+    yield from absent_texts(plan)
 
 
 def absent_texts(plan: Plan) -> Iterator[tuple[str, str]]:
@@ -223,42 +234,6 @@ def widest_collective(plan: Plan) -> int:
     """Ranks of the largest collective: over a dimension of a layout, or over a group of sequences."""
     dims = [max(layout.tp, layout.cp, layout.dp, layout.replica) for layout in plan.layouts.values()]
     return max([*dims, *(prod(group.split.values()) for group in plan.groups.values())])
-
-
-def alternatives_table(plan: Plan) -> Iterator[RenderableType]:
-    """The ranked alternatives of a plan; nothing where there are none."""
-    goal, ranked, failed = objective_of(plan), ranked_alternatives(plan), unranked_alternatives(plan)
-    shown = ranked[: max(1, MOST - len(failed))]
-    if not shown and not failed:
-        return
-    order = undecided_order(plan)
-    note = tie_note(plan, order) if any(one.tie for one in shown) else ""
-    yield Text.assemble("\nalternatives", (note, "dim"))
-    rows = table(">", ">", "", "")
-    rows.show_header = False
-    for number, ranked_one in enumerate(shown, 1):
-        tried = ranked_one.tried
-        what = Text(alternative_text(tried, plan.made.strategy))
-        if tried.because:  # the column before says by how much
-            what.append(f"; {re.sub(SLOWER, '', tried.because)}", style="dim")
-        against = f"{'+' if ranked_one.change >= 0 else '−'}{percent(abs(ranked_one.change))}"
-        tie = " tie" if ranked_one.tie else ""
-        rows.add_row(str(number), goal.formatted(tried.value or 0.0), f"{against}{tie}", what)
-    for text, why, because in failed[: MOST - 1]:
-        rows.add_row("", "", why, Text(text).append(f"; {because}", style="dim"))
-    yield rows
-    left = len(ranked) + len(failed) - len(shown) - len(failed[: MOST - 1])
-    if left:
-        yield Text(f"… and {left} more in the plan file (alternatives)", style="dim")
-
-
-def tie_note(plan: Plan, order: UndecidedOrder) -> str:
-    """What a tie is, and what it is worth to measure which of them is the best."""
-    within = percent(exp(tie_spread(plan)) - 1.0)
-    if not order.ties:
-        return f"  (tie: within {within}, too close for predictions to tell)"
-    cost = f"{order.seconds:.0f} s of steps" if order.seconds >= 1 else f"{duration(order.seconds)} of steps"
-    return f"  (ties within {within}: planner profile --settle PLAN, {cost}, worth {percent(order.gain)})"
 
 
 def simulation_table(plan: Plan, scores: Sequence[Score]) -> RenderableType:

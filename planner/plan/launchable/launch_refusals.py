@@ -157,12 +157,12 @@ def plan_refusals(plan: Plan) -> Iterator[tuple[str, LaunchRefusal]]:
                 yield name, LaunchRefusal(rule.name, message, fix)
 
 
-def unlaunchable_error(plan: Plan, instead: str = "or ") -> Infeasible | None:
+def unlaunchable_error(plan: Plan, otherwise: str = "or ") -> Infeasible | None:
     """What is wrong with a strategy's plan that its software cannot launch: the first rule it breaks, with that rule's
     fix and what else would help; None where it breaks none.
     """
     for _, refusal in plan_refusals(plan):
-        fix = f"{refusal.fix}; {instead}software: {ANY}, to price what nothing can launch"
+        fix = f"{refusal.fix}; {otherwise}software: {ANY}, to price what nothing can launch"
         return Infeasible(refusal_text(plan.uses.software.name, refusal, "plan"), where="software", fix=fix)
     return None
 

@@ -1,6 +1,7 @@
 """The best joint layouts of each other kind, as alternatives of a plan: what they take, or why there are none."""
 
 from planner.plan.descriptions import placed_layout
+from planner.plan.join_plans import round_digits
 from planner.plan.plan_file import Alternative
 from planner.scoring import passed_over
 from planner.strategies.modality.baselines import BASELINE_TEXTS
@@ -35,5 +36,6 @@ def joint_alternative(tried: SimulatedJoint, chosen: SimulatedJoint) -> Alternat
         value=tried.seconds if tried.plan else None,
         because=why if tried.plan else f"{what}: {tried.because}",
         too_slow=tried.left_out,
+        about=round_digits(tried.least or tried.estimate) if tried.left_out else None,
         layouts={name: placed_layout(layout, size) for name, layout in tried.layouts.items()},
     )

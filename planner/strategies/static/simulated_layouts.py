@@ -55,6 +55,7 @@ class SimulatedLayout:
     layout: Layout
     plan: Plan
     seconds: float
+    priced: float  # the same by the closed form
 
     @cached_property
     def doubt(self) -> float:
@@ -76,12 +77,8 @@ def simulate_best(
     order = np.argsort(screened.seconds, kind="stable")
     order = order[screened.fits(problem)[order]]
     even = screened.seconds[order[0]] if len(order) else np.inf
-    better = [each for each in divided if each.seconds < NEAR * even][: DIVIDED[inputs.effort]]
-    equal, tried = problem.trained.equal_lengths, [simulate_layout(inputs, problem, each.layout) for each in better]
-    if tried:
-        quickest = min(range(len(tried)), key=lambda number: tried[number].seconds)
-        others = spread_otherwise(problem, better[quickest])
-        tried += [simulate_layout(inputs, problem, each) for each in others]
+    tried = simulated_divisions(inputs, problem, [each for each in divided if each.seconds < NEAR * even])
+    equal = problem.trained.equal_lengths
     most = SIMULATED[inputs.effort] * (1 if equal else OF_UNEQUAL)
     for place in distinct_kinds(screened.layouts, order, equal)[:most]:
         layout = layout_at(problem.trained, screened.layouts, int(place))
@@ -94,8 +91,24 @@ def simulate_best(
             and is_beaten(inputs, layout, bounds.seconds[place], tried)
         ):
             continue
-        tried.append(simulate_layout(inputs, problem, layout))
+        tried.append(simulate_layout(inputs, problem, layout, float(screened.seconds[place])))
     return sorted(tried, key=lambda each: (each.seconds, tie_key(each.layout)))
+
+
+def simulated_divisions(
+    inputs: Inputs, problem: LayoutProblem, divided: Sequence[DividedLayout]
+) -> list[SimulatedLayout]:
+    """The quickest of a few meshes, of several that come quickest first, simulated; and the best of these with its
+    layers spread over chunks otherwise.
+    """
+    of_mesh = {each.mesh: each for each in reversed(divided)}
+    some = sorted(of_mesh.values(), key=lambda each: each.seconds)[: DIVIDED[inputs.effort]]
+    tried = [simulate_layout(inputs, problem, each.layout, each.seconds) for each in some]
+    if not tried:
+        return []
+    best = some[min(range(len(tried)), key=lambda number: tried[number].seconds)]
+    others = spread_otherwise(problem, best)
+    return [*tried, *(simulate_layout(inputs, problem, each, best.seconds) for each in others)]
 
 
 def least_doubted(tried: Sequence[SimulatedLayout]) -> SimulatedLayout:
@@ -140,10 +153,10 @@ def searched_fields(layout: Layout) -> dict[str, object]:
     return {name: getattr(layout, name) for name in SEARCHED_FIELDS}
 
 
-def simulate_layout(inputs: Inputs, problem: LayoutProblem, layout: Layout) -> SimulatedLayout:
-    """The layout as a plan, simulated."""
+def simulate_layout(inputs: Inputs, problem: LayoutProblem, layout: Layout, priced: float = np.inf) -> SimulatedLayout:
+    """The layout as a plan, simulated; `priced`: the seconds of its step by the closed form."""
     plan = static_plan(inputs, problem, layout)
-    return SimulatedLayout(layout, plan, round_digits(step_seconds(plan)))
+    return SimulatedLayout(layout, plan, round_digits(step_seconds(plan)), priced)
 
 
 def layout_alternatives(
@@ -175,8 +188,11 @@ def simulated_alternative(
     module: str, problem: LayoutProblem, tried: SimulatedLayout, chosen: SimulatedLayout
 ) -> Alternative:
     """An alternative that fits: its seconds, and why it was not chosen."""
-    because = passed_over(chosen.plan, tried.plan, tried.seconds / chosen.seconds)
-    return layout_alternative(module, tried.layout, tried.seconds, because or slower_text(problem, tried, chosen))
+    ratio = tried.seconds / chosen.seconds
+    because = passed_over(chosen.plan, tried.plan, ratio) or slower_text(problem, tried, chosen)
+    if ratio * tried.doubt < chosen.doubt:
+        because = f"{percent(1.0 - ratio)} quicker: within the noise, and less plain"
+    return layout_alternative(module, tried.layout, tried.seconds, because)
 
 
 def slower_text(problem: LayoutProblem, tried: SimulatedLayout, chosen: SimulatedLayout) -> str:
