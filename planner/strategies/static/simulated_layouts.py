@@ -76,7 +76,7 @@ def simulate_best(
     order = np.argsort(screened.seconds, kind="stable")
     order = order[screened.fits(problem)[order]]
     even = screened.seconds[order[0]] if len(order) else np.inf
-    of_mesh = {each.mesh: each for each in reversed(divided) if each.seconds < NEAR * even}  # the quickest of each
+    of_mesh = {each.mesh: each for each in reversed(divided) if each.mesh and each.seconds < NEAR * even}
     better = sorted(of_mesh.values(), key=lambda each: each.seconds)[: DIVIDED[inputs.effort]]
     equal = problem.trained.equal_lengths
     tried = [simulate_layout(inputs, problem, each.layout, each.seconds) for each in better]
