@@ -15,18 +15,29 @@ import numpy as np
 from planner.costs import dims_in_order
 from planner.layouts.launchable_layouts import with_ep_overlap
 from planner.layouts.layout_batches import column_batches
-from planner.layouts.layout_fields import FULL_LAYERS, RANK_ORDER, RANK_ORDERS, RECOMPUTE, layout_of
+from planner.layouts.layout_fields import (
+    DISPATCH,
+    FULL_LAYERS,
+    RANK_ORDER,
+    RANK_ORDERS,
+    RECOMPUTE,
+    SEARCHED_FIELDS,
+    layout_of,
+)
 from planner.layouts.layout_problem import LayoutProblem
 from planner.layouts.layout_screening import fitted, fullest_columns, seconds_of, solved_numbers, stages_of
+from planner.layouts.plainness import usual_zero
 from planner.layouts.split_bound import Division, LeastDivided
+from planner.plan.launchable.launch_refusals import launchable
+from planner.plan.launchable.launch_rules import trained_facts
 from planner.plan.plan_file import Layout
 from planner.specs.base import Layers, with_fields
 
 ROUNDING = 1e-9  # of a layer
 MESHES = 8  # that are tried
-FEWER_CHUNKS = 3  # numbers of chunks that are tried, each half of the one before
 IMPROVED = 4  # of the quickest, divisions whose neighbours are tried
 MOVES = 8  # of one layer, at most
+PLAINER = 4  # of these meshes, of which plainer ones are tried
 
 Mesh = tuple[int, ...]
 
@@ -39,6 +50,7 @@ class DividedLayout(NamedTuple):
     division: Division
     numbers: dict[str, int]  # its fields in the space
     moved: bool = False  # whether single layers are elsewhere than by its bound
+    plainer: bool = False  # whether it is a plainer one beside what may be the quickest of its mesh
 
     @property
     def mesh(self) -> Mesh:
@@ -47,17 +59,21 @@ class DividedLayout(NamedTuple):
 
 
 def divided_layouts(problem: LayoutProblem, found: LeastDivided) -> list[DividedLayout]:
-    """A few meshes near the least bound, in each number of chunks, if they fit, and of the first of these what moving
-    single layers between ranks makes quicker, as meshes of their own; quickest first.
+    """A few meshes near the least bound, in each number of chunks, of the first ones with fewer shards and copies of
+    states as well, if they fit; and what moving single layers between ranks makes quicker, as meshes of their own;
+    quickest first.
     """
     meshes, able = set[Mesh](), list[DividedLayout]()
     for division in found.near:
         numbers = {name: int(column[division.place]) for name, column in found.layouts.items()}
         if mesh_of(numbers) not in meshes and len(meshes) < MESHES:
+            states = [*plainer_states(problem, numbers)] if len(meshes) < PLAINER else [numbers]
             meshes.add(mesh_of(numbers))
-            able += in_chunks(problem, division, numbers)
+            for some in states:
+                plainer = some != numbers
+                able += (each._replace(plainer=plainer) for each in in_chunks(problem, division, some))
     able.sort(key=lambda each: each.seconds)
-    quickest = {each.mesh: each for each in reversed(able)}
+    quickest = {each.mesh: each for each in reversed(able) if not each.plainer}
     first = sorted(quickest.values(), key=lambda each: each.seconds)[:IMPROVED]
     able += [moved for each in first if (moved := with_moved_layers(problem, each)) is not each]
     return sorted(able, key=lambda each: each.seconds)
@@ -94,10 +110,25 @@ def neighbours(layers: tuple[int, ...], least: int) -> Iterator[tuple[int, ...]]
             yield tuple(own - (rank == giver) + (rank == taker) for rank, own in enumerate(layers))
 
 
+def plainer_states(problem: LayoutProblem, numbers: dict[str, int]) -> Iterator[dict[str, int]]:
+    """Yield a layout, and it with the usual ZeRO stage and without copies of shards, as far as the job leaves them open
+    and the framework can launch it.
+    """
+    trained, usual = problem.trained, usual_zero(problem.knobs)
+    facts = trained_facts(trained.module, trained.ranks, trained.sizes)
+    zeros = {numbers["zero"], usual if trained.fixed.zero is None and usual < numbers["zero"] else numbers["zero"]}
+    copies = {numbers["replica"], trained.fixed.replica or 1}
+    for zero, replica in product(sorted(zeros, reverse=True), sorted(copies, reverse=True)):
+        some = {**numbers, "zero": zero, "replica": replica}
+        columns = {name: np.array([some[name]]) for name in (*SEARCHED_FIELDS, DISPATCH)}
+        if some == numbers or launchable(columns, trained.fixed, facts, problem.knobs)[0]:
+            yield some
+
+
 def in_chunks(problem: LayoutProblem, division: Division, numbers: dict[str, int]) -> Iterator[DividedLayout]:
     """One division in each number of chunks that is tried, where it fits."""
     most, fixed = numbers["vpp"], problem.trained.fixed.vpp
-    tried = [most >> power for power in range(FEWER_CHUNKS)] if most > 1 and not fixed else [most]
+    tried = [most >> power for power in range(most.bit_length() - 1)] if most > 1 and not fixed else [most]
     for chunks in tried:
         layers = with_enough(division.layers, chunks)
         if layers and chunks >= min(2, most):

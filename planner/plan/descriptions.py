@@ -75,7 +75,7 @@ def shown_fields(layout: Parallelism, ranks: int | None = None) -> dict[str, Any
 
 def differing_text(layout: Parallelism, base: Parallelism) -> str:
     """Return `tp 8, pp 2, even stages`: the fields in which a layout is another one than a base, what changes numerics
-    first, but for dp, which is the rest of the ranks; empty where none is.
+    first, but for what follows from the others; empty where none is.
     """
     default = Layout(ranks=Ranks((0,)))
     own, other = (shown_fields(with_fields(default, **decided_fields(each))) for each in (layout, base))
@@ -84,7 +84,8 @@ def differing_text(layout: Parallelism, base: Parallelism) -> str:
         name: own.get(name, value) for name, value in usual.items() if own.get(name, value) != other.get(name, value)
     }
     first = sorted(changed.items(), key=lambda each: each[0] not in NUMERICS)
-    return ", ".join(field_text(name, value) for name, value in first if name not in ("dp", "ranks"))
+    rest = ("dp", "ranks", *(("vpp", "stages") if (layout.pp or 1) == 1 else ()))
+    return ", ".join(field_text(name, value) for name, value in first if name not in rest)
 
 
 def field_text(name: str, value: Any) -> str:

@@ -77,7 +77,8 @@ def simulate_best(
     order = np.argsort(screened.seconds, kind="stable")
     order = order[screened.fits(problem)[order]]
     even = screened.seconds[order[0]] if len(order) else np.inf
-    tried = simulated_divisions(inputs, problem, [each for each in divided if each.seconds < NEAR * even])
+    able = [each for each in divided if not each.plainer and each.seconds < NEAR * even]
+    tried = simulated_divisions(inputs, problem, able)
     equal = problem.trained.equal_lengths
     most = SIMULATED[inputs.effort] * (1 if equal else OF_UNEQUAL)
     for place in distinct_kinds(screened.layouts, order, equal)[:most]:
