@@ -89,6 +89,7 @@ class LargestOffload(NamedTuple):
 
     partial: Number  # where none or some of the layers are recomputed in full
     full: Number  # where all of them are
+    hidden: Number  # bytes of a token in one layer whose copies hide
 
 
 def largest_offload(module: Module, at: LayoutColumns, machine: MachineModel, size: int) -> LargestOffload:
@@ -98,8 +99,8 @@ def largest_offload(module: Module, at: LayoutColumns, machine: MachineModel, si
     even = np.mod(module.layers, chunks) == 0
     with_ends = ~even & (np.mod(module.layers + 2, chunks) == 0)  # as costs/memory/model_states.py divides layers
     least = np.where(with_ends, (module.layers + 2) / chunks - 1.0, np.floor(module.layers / chunks))
-    plain = np.where(least > 2, found.partial, 0.0)
-    return LargestOffload(plain, np.where(even & (least > 2), np.maximum(found.full, plain), plain))
+    plain, hidden = (np.where(least > 2, each, 0.0) for each in (found.partial, found.hidden))
+    return LargestOffload(plain, np.where(even & (least > 2), np.maximum(found.full, plain), plain), hidden)
 
 
 def largest_of_layers(at: LayoutColumns, module: Module, machine: MachineModel, size: int) -> LargestOffload:
@@ -116,7 +117,28 @@ def largest_of_layers(at: LayoutColumns, module: Module, machine: MachineModel, 
     def share(sizes: list[Number]) -> Number:
         return np.floor(np.minimum(1.0, sent / np.maximum.reduce(np.broadcast_arrays(*sizes))) * STEPS) / STEPS
 
-    return LargestOffload(share([one.with_recompute for one in each]), share([one.input_only for one in each]))
+    return LargestOffload(share([one.with_recompute for one in each]), share([one.input_only for one in each]), sent)
+
+
+class NamedBytes(NamedTuple):
+    """The kinds of activations that layouts name to be offloaded, of a token in one layer, (layouts,) each."""
+
+    most: Number  # bytes, in the kind of layer that has most of them
+    share: Number  # of what a kind of layer keeps, the largest
+    kept: Number  # bytes of all kinds, in the kind of layer that keeps least
+
+
+def named_bytes(module: Module, at: LayoutColumns, accounting: MemoryCoefficients) -> NamedBytes:
+    """What layouts name to be offloaded."""
+
+    def named(some: LayoutColumns) -> NamedBytes:
+        each = [token_bytes(module, kind, some, accounting) for kind in kind_counts(module)]
+        kept = [one.with_recompute for one in each]
+        shares = (one.offloadable / np.maximum(own, ROUNDING) for one, own in zip(each, kept, strict=True))
+        most = np.maximum.reduce(np.broadcast_arrays(*(one.offloadable for one in each)))
+        return NamedBytes(most, np.maximum.reduce([*shares]), np.minimum.reduce(np.broadcast_arrays(*kept)))
+
+    return on_distinct(at, LAYER_FIELDS, named)
 
 
 def layer_token_seconds(module: Module, at: LayoutColumns, machine: MachineModel, size: int, forward: bool) -> Number:

@@ -21,6 +21,7 @@ from planner.costs import (
     Number,
     freed_bytes,
     largest_offload,
+    named_bytes,
     recompute_seconds_by,
 )
 from planner.costs.memory import OFFLOAD_STEPS, layers_on_stage, stages_bytes
@@ -36,11 +37,11 @@ from planner.layouts.layout_screening import (
 )
 from planner.layouts.layout_space import LayoutSpace
 from planner.layouts.recomputed_layers import of_stage
-from planner.layouts.solved_offload import offload_is_open
+from planner.layouts.solved_offload import offload_is_open, searched_offload
 from planner.plan.launchable.launch_refusals import launchable
 from planner.plan.launchable.launch_rules import trained_facts
 from planner.specs.layers import kind_counts, module_parts
-from planner.specs.parallelism import PART_SETS, ZERO_BUBBLE, Recompute
+from planner.specs.parallelism import PART_SETS, ZERO_BUBBLE, Recompute, part_code
 
 Mixing = Literal["none", "all", "ranges"]  # of layers that are recomputed in full: none, all or none, any
 
@@ -206,7 +207,11 @@ def offloaded_most(problem: LayoutProblem, at: LayoutColumns) -> Number:
     """
     if not offload_is_open(problem, at):
         return at.offload
-    most = largest_offload(problem.trained.module, at, problem.machine, problem.trained.offloaded_size)
+    module, kinds = problem.trained.module, searched_offload(problem)
+    most = largest_offload(module, at, problem.machine, problem.trained.offloaded_size)
+    if kinds:
+        every = named_bytes(module, replace(at, offloaded_parts=part_code(kinds)), problem.accounting)
+        return np.minimum(every.share, most.hidden / np.maximum(every.kept, 1e-9))
     return np.where(most.full > 0.0, np.minimum(1.0, most.partial + 1.0 / OFFLOAD_STEPS), 0.0)
 
 

@@ -21,7 +21,7 @@ def bound_over(plan: Plan) -> str:
         "replica of 1 or by node",
         "etp of 1 or tp",
         *(["powers of two as micro_batch"] if len(lengths) > 1 else []),
-        *(["activations on the device"] if knobs.offload_shares == "whole" else []),
+        *(["activations on the device"] if knobs.offload != "none" and knobs.offload_shares == "whole" else []),
     ]
     kept = "what the job fixes, " if plan.uses.fix.layouts.get(name) else ""
     return f"all {plan.uses.software.name} layouts with {kept}{', '.join(left)}"

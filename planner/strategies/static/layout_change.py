@@ -87,7 +87,7 @@ def nearest_in(
     if wanted.get("zero", 3) < 3:  # without ranks that share parameters, such stages shard nothing
         changed["zero"] &= found["tp"] * found["pp"] < problem.trained.ranks
     partly = (screened.layouts[FULL_LAYERS] > 0) & (found["recompute"] != FULL[1])
-    solved = {"recompute": partly} | {name: screened.layouts[name] > 0 for name in OFFLOADS}
+    solved = {"recompute": partly} | {name: screened.layouts[name] != 0 for name in OFFLOADS}
     changed |= {name: changed.get(name, np.zeros(len(each), dtype=np.bool_)) | each for name, each in solved.items()}
     away = np.sum([*changed.values()], axis=0)
     late = np.sum([each * CHANGED_FIRST.index(name) for name, each in changed.items()], axis=0)
@@ -124,8 +124,9 @@ def change_at(
 def solved_fields(layout: Layout) -> tuple[str, ...]:
     """What of a layout is solved for, as a job says it: layers recomputed in full, and the shares offloaded."""
     recompute = (f"recompute {flow_text(layout.recompute)}",) if layout.recompute != "none" else ()
-    shares = {"offload": layout.offload, "optimizer_offload": layout.optimizer_offload}
-    return (*recompute, *(f"{name} {share:g}" for name, share in shares.items() if share))
+    offload = (f"offload {flow_text(layout.offload)}",) if layout.offload else ()
+    moments = (f"optimizer_offload {layout.optimizer_offload:g}",) if layout.optimizer_offload else ()
+    return (*recompute, *offload, *moments)
 
 
 def fixed_numbers(fixed: Parallelism) -> dict[str, int]:
