@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from planner.costs.compute.expert_load import routed_work
 from planner.costs.compute.layer_work import kinds_and_windows, layer_work
@@ -25,7 +26,7 @@ from planner.costs.step.stage_seconds import mean_layer_passes
 from planner.specs.framework.memory_coefficients import MemoryCoefficients
 from planner.specs.layers import Module, kind_counts
 from planner.specs.layers.blocks import LayerKind
-from planner.specs.parallelism import Recompute
+from planner.specs.parallelism import Recompute, RecomputedPart, part_code, sets_of_parts
 from planner.units import GB
 
 MANY_TOKENS = float(2**20)  # tokens of an item, the second point of a straight line
@@ -121,24 +122,41 @@ def largest_of_layers(at: LayoutColumns, module: Module, machine: MachineModel, 
 
 
 class NamedBytes(NamedTuple):
-    """The kinds of activations that layouts name to be offloaded, of a token in one layer, (layouts,) each."""
+    """A set of kinds of activations, of a token in one layer, (layouts,) each."""
 
     most: Number  # bytes, in the kind of layer that has most of them
+    mean: Number  # bytes, in the mean of all layers
     share: Number  # of what a kind of layer keeps, the largest
     kept: Number  # bytes of all kinds, in the kind of layer that keeps least
 
 
-def named_bytes(module: Module, at: LayoutColumns, accounting: MemoryCoefficients) -> NamedBytes:
-    """What layouts name to be offloaded."""
+def named_bytes(
+    module: Module, at: LayoutColumns, accounting: MemoryCoefficients, kinds: tuple[RecomputedPart, ...]
+) -> tuple[NamedBytes, ...]:
+    """Every set of these kinds that layouts may name to be offloaded, in the order of `sets_of_parts`."""
+    found: tuple[NamedBytes, ...] = on_distinct(at, LAYER_FIELDS, named_of_layers, module, accounting, kinds)
+    return found
 
-    def named(some: LayoutColumns) -> NamedBytes:
-        each = [token_bytes(module, kind, some, accounting) for kind in kind_counts(module)]
-        kept = [one.with_recompute for one in each]
-        shares = (one.offloadable / np.maximum(own, ROUNDING) for one, own in zip(each, kept, strict=True))
-        most = np.maximum.reduce(np.broadcast_arrays(*(one.offloadable for one in each)))
-        return NamedBytes(most, np.maximum.reduce([*shares]), np.minimum.reduce(np.broadcast_arrays(*kept)))
 
-    return on_distinct(at, LAYER_FIELDS, named)
+def named_of_layers(
+    at: LayoutColumns, module: Module, accounting: MemoryCoefficients, kinds: tuple[RecomputedPart, ...]
+) -> tuple[NamedBytes, ...]:
+    """The sets in layers, wherever they are, of layouts that all differ in what layers depend on."""
+    counts = kind_counts(module)
+    kept = np.array(np.broadcast_arrays(*(token_bytes(module, each, at, accounting).with_recompute for each in counts)))
+
+    def of_part(part: RecomputedPart) -> NDArray[np.float64]:
+        named = replace(at, offloaded_parts=part_code([part]))
+        return np.array([token_bytes(module, each, named, accounting).offloadable + 0.0 * kept[0] for each in counts])
+
+    by_part = {part: of_part(part) for part in kinds}
+    layers = np.array([*counts.values()]).reshape(-1, *np.ones(kept.ndim - 1, dtype=int))
+    found = []
+    for some in sets_of_parts(kinds):
+        size = np.sum([by_part[part] for part in some], axis=0)
+        mean, share = (layers * size).sum(axis=0) / module.layers, (size / np.maximum(kept, ROUNDING)).max(axis=0)
+        found.append(NamedBytes(size.max(axis=0), mean, share, kept.min(axis=0)))
+    return (*found,)
 
 
 def layer_token_seconds(module: Module, at: LayoutColumns, machine: MachineModel, size: int, forward: bool) -> Number:

@@ -41,7 +41,7 @@ from planner.layouts.solved_offload import offload_is_open, searched_offload
 from planner.plan.launchable.launch_refusals import launchable
 from planner.plan.launchable.launch_rules import trained_facts
 from planner.specs.layers import kind_counts, module_parts
-from planner.specs.parallelism import PART_SETS, ZERO_BUBBLE, Recompute, part_code
+from planner.specs.parallelism import PART_SETS, ZERO_BUBBLE, Recompute, parts_of
 
 Mixing = Literal["none", "all", "ranges"]  # of layers that are recomputed in full: none, all or none, any
 
@@ -210,8 +210,15 @@ def offloaded_most(problem: LayoutProblem, at: LayoutColumns) -> Number:
     module, kinds = problem.trained.module, searched_offload(problem)
     most = largest_offload(module, at, problem.machine, problem.trained.offloaded_size)
     if kinds:
-        every = named_bytes(module, replace(at, offloaded_parts=part_code(kinds)), problem.accounting)
-        return np.minimum(every.share, most.hidden / np.maximum(every.kept, 1e-9))
+        # A set may hide beside recomputation that leaves less of it, though experts are recomputed or offloaded.
+        again = {part for how in searched_sets(problem) for part in parts_of(how)} - {"moe"}
+        leanest = replace(at, recomputed_parts=at.recomputed_parts | again)
+        hidden, share = most.hidden * (1.0 + 1.0 / OFFLOAD_STEPS), np.zeros(np.shape(most.hidden))
+        each = (named_bytes(module, some, problem.accounting, kinds) for some in (at, leanest))
+        for whole, least in zip(*each, strict=True):
+            own = np.minimum(whole.share, hidden / np.maximum(whole.kept, 1e-9))
+            share = np.maximum(share, np.where(least.mean <= hidden, own, 0.0))
+        return share
     return np.where(most.full > 0.0, np.minimum(1.0, most.partial + 1.0 / OFFLOAD_STEPS), 0.0)
 
 

@@ -9,8 +9,6 @@ whose copies hide, that the host has room for, and with which no layer is recomp
 Beside layers in full none are: what is left of these is their input, which no kind names.
 """
 
-from dataclasses import replace
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -80,8 +78,9 @@ def with_offloaded_parts(
     hidden = largest_offload(trained.module, at, problem.machine, trained.offloaded_size).hidden
     base = np.zeros(int(tight.sum())) if recomputes else share[tight]
     least, chosen = np.full(base.shape, np.inf), np.zeros(base.shape)
-    for code in map(part_code, sets_of_parts(kinds)):
-        moved = named_bytes(trained.module, replace(at, offloaded_parts=code), problem.accounting).most
+    sizes = named_bytes(trained.module, at, problem.accounting, kinds)
+    for code, size in zip(map(part_code, sets_of_parts(kinds)), sizes, strict=True):
+        moved = np.broadcast_to(size.most, base.shape)
         open_ = (moved <= hidden) & (moved < least)
         if not open_.any():
             continue

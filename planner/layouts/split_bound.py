@@ -54,6 +54,7 @@ class SetOfLayers(NamedTuple):
     how: Recompute
     lines: LinesOfStages
     held: tuple[LayerKept, ...]  # with each of the micro-batches that memory has to hold
+    offload: tuple[Number, ...]  # the most of what is kept that may be in host memory, with each of these
     in_full: Floats  # seconds by which a step is longer for each layer of a rank in full; infinite where none may be
 
 
@@ -160,13 +161,15 @@ class DividedPipelines:
         mean = replace(at, **changed)
         first, last = (mean if some is at else some for some in (first, last))
         items = self.items._replace(mean=mean, first=first, last=last)
-        held = []
+        held, moved = list[LayerKept](), list[Number]()
         for some in self.held if self.room else ():
             some = replace(some, **changed)
             chunks = [some.vpp] if np.all(np.asarray(some.vpp) == 1) else [some.vpp, np.minimum(some.vpp, 2.0)]
             kept = layer_kept(problem.trained.module, some, problem.accounting, chunks)
             held.append(kept._replace(kept=kept.least_kept) if names_ranges(problem) else kept)
-        return SetOfLayers(how, lines_of_stages(problem.trained.module, items, problem.machine), (*held,), in_full)
+            moved.append(offloaded_most(problem, some))
+        lines = lines_of_stages(problem.trained.module, items, problem.machine)
+        return SetOfLayers(how, lines, (*held,), (*moved,), in_full)
 
     def may_divide(self, most: Floats) -> Mask:
         """Whether each may take no more than so many seconds if what its layers free takes no time."""
@@ -242,10 +245,9 @@ class DividedPipelines:
         moved = self.moments_offloaded(tried.lines, seconds)
         room, state = self.room.room + moved * self.room.moments_outside, self.room.state - moved * self.room.moments
         left = np.maximum(0.0, seconds - tried.lines.constant)
-        for columns, kept in zip(self.held, tried.held, strict=True):
+        for columns, kept, offload in zip(self.held, tried.held, tried.offload, strict=True):
             ends = 2.0 * np.minimum(columns.vpp, 2.0)  # layers of a rank that stay, where others are offloaded
-            bytes_, offload = kept.flying * kept.kept, offloaded_most(self.problem, columns)
-            own = room - kept.ends
+            bytes_, own = kept.flying * kept.kept, room - kept.ends
             plain = own / (state + bytes_)
             if np.any(offload):
                 beside = (own - ends * offload * bytes_) / (state + (1.0 - offload) * bytes_)
