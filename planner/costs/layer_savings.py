@@ -126,8 +126,8 @@ class NamedBytes(NamedTuple):
 
     most: Number  # bytes, in the kind of layer that has most of them
     mean: Number  # bytes, in the mean of all layers
-    share: Number  # of what a kind of layer keeps, the largest
-    kept: Number  # bytes of all kinds, in the kind of layer that keeps least
+    share: Number  # of what layers keep, in the mean of all
+    largest: Number  # the same of the kind of layer of which it is most
 
 
 def named_bytes(
@@ -154,8 +154,9 @@ def named_of_layers(
     found = []
     for some in sets_of_parts(kinds):
         size = np.sum([by_part[part] for part in some], axis=0)
-        mean, share = (layers * size).sum(axis=0) / module.layers, (size / np.maximum(kept, ROUNDING)).max(axis=0)
-        found.append(NamedBytes(size.max(axis=0), mean, share, kept.min(axis=0)))
+        mean, largest = (layers * size).sum(axis=0) / module.layers, (size / np.maximum(kept, ROUNDING)).max(axis=0)
+        share = mean * module.layers / np.maximum((layers * kept).sum(axis=0), ROUNDING)
+        found.append(NamedBytes(size.max(axis=0), mean, share, largest))
     return (*found,)
 
 

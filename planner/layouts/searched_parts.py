@@ -41,7 +41,7 @@ from planner.layouts.solved_offload import offload_is_open, searched_offload
 from planner.plan.launchable.launch_refusals import launchable
 from planner.plan.launchable.launch_rules import trained_facts
 from planner.specs.layers import kind_counts, module_parts
-from planner.specs.parallelism import PART_SETS, ZERO_BUBBLE, Recompute, parts_of
+from planner.specs.parallelism import PART_SETS, ZERO_BUBBLE, Recompute, parts_of, sets_of_parts
 
 Mixing = Literal["none", "all", "ranges"]  # of layers that are recomputed in full: none, all or none, any
 
@@ -51,6 +51,7 @@ class PricedSet(NamedTuple):
 
     seconds: Floats  # in backward
     freed: FreedBytes
+    named: Number = 0.0  # largest share of what is kept beside it, in kinds that may be named to be offloaded
 
 
 class Excess(NamedTuple):
@@ -60,6 +61,7 @@ class Excess(NamedTuple):
     kept: Floats  # bytes of these, of all micro-batches in flight
     backward: Floats  # bytes that a backward holds without recomputation
     layers: Floats
+    between: Floats  # share of the layers that are neither the first nor the last of a chunk
 
 
 def searched_sets(problem: LayoutProblem) -> tuple[Recompute, ...]:
@@ -139,8 +141,12 @@ def priced_sets(problem: LayoutProblem, sets: Sequence[Recompute], at: LayoutCol
     """What each of these takes and frees in a layer."""
     module = problem.trained.module
     seconds = recompute_seconds_by(module, sets, at, problem.machine)
-    freed = (freed_bytes(module, how, at, problem.accounting) for how in sets)
-    return [PricedSet(*each) for each in zip(seconds, freed, strict=True)]
+    found: list[PricedSet] = []
+    for how, taken in zip(sets, seconds, strict=True):
+        freed = freed_bytes(module, how, at, problem.accounting)
+        some = replace(at, recomputed_parts=parts_of(how)) if searched_offload(problem) and how != "full" else None
+        found.append(PricedSet(taken, freed, named_most(problem, some) if some else 0.0))
+    return found
 
 
 def seconds_with(stages: Sequence[Excess], price: PricedSet, full: PricedSet, tokens: Floats, mixes: Mixing) -> Floats:
@@ -171,7 +177,8 @@ def share_in_full(excess: Excess, price: PricedSet, full: PricedSet, tokens: Flo
     left = beyond(full.freed.held) - price.freed.share
     count = np.ceil(left / np.maximum(1e-9, full.freed.share - price.freed.share) * excess.layers)
     share = np.maximum(1.0, count) / excess.layers
-    alone = beyond(price.freed.held) <= price.freed.share
+    offloaded = price.named * (1.0 - price.freed.share) * excess.between
+    alone = beyond(price.freed.held) <= price.freed.share + offloaded
     return np.asarray(np.where(alone, 0.0, np.where(share > 1.0, 2.0, share)))
 
 
@@ -205,21 +212,29 @@ def offloaded_most(problem: LayoutProblem, at: LayoutColumns) -> Number:
     """The share of the activations of layouts without recomputation, (layouts,) or one for all, that as many bytes are
     as may be in host memory whatever is recomputed: a layer that keeps less sends no more while it computes.
     """
-    if not offload_is_open(problem, at):
+    if not offload_is_open(problem, at) or searched_offload(problem):
         return at.offload
-    module, kinds = problem.trained.module, searched_offload(problem)
-    most = largest_offload(module, at, problem.machine, problem.trained.offloaded_size)
-    if kinds:
-        # A set may hide beside recomputation that leaves less of it, though experts are recomputed or offloaded.
-        again = {part for how in searched_sets(problem) for part in parts_of(how)} - {"moe"}
-        leanest = replace(at, recomputed_parts=at.recomputed_parts | again)
-        hidden, share = most.hidden * (1.0 + 1.0 / OFFLOAD_STEPS), np.zeros(np.shape(most.hidden))
-        each = (named_bytes(module, some, problem.accounting, kinds) for some in (at, leanest))
-        for whole, least in zip(*each, strict=True):
-            own = np.minimum(whole.share, hidden / np.maximum(whole.kept, 1e-9))
-            share = np.maximum(share, np.where(least.mean <= hidden, own, 0.0))
-        return share
+    most = largest_offload(problem.trained.module, at, problem.machine, problem.trained.offloaded_size)
     return np.where(most.full > 0.0, np.minimum(1.0, most.partial + 1.0 / OFFLOAD_STEPS), 0.0)
+
+
+def named_most(problem: LayoutProblem, at: LayoutColumns) -> Number:
+    """The largest share of what layouts keep, beside the parts that they recompute, in a set of kinds that may be named
+    to be offloaded, (layouts,) or one for all: one whose copies hide, of experts only where these are not recomputed.
+    """
+    kinds, module = searched_offload(problem), problem.trained.module
+    if not kinds or not offload_is_open(problem, at):
+        return 0.0
+    some = replace(
+        at, recomputed_parts=frozenset(), full_recompute=0.0
+    )
+    hidden = largest_offload(module, some, problem.machine, problem.trained.offloaded_size).hidden
+    share, sets = np.zeros(np.shape(hidden)), sets_of_parts(kinds)
+    for names, each in zip(sets, named_bytes(module, at, problem.accounting, kinds), strict=True):
+        if not {"moe"} & at.recomputed_parts & {*names}:
+            own = np.where(np.asarray(at.pp) == 1, each.share, each.largest)
+            share = np.maximum(share, np.where(each.mean <= hidden * (1.0 + 1.0 / OFFLOAD_STEPS), own, 0.0))
+    return share
 
 
 def memory_excesses(problem: LayoutProblem, held: LayoutColumns, offload: Number, alike: bool = False) -> list[Excess]:
@@ -233,8 +248,9 @@ def memory_excesses(problem: LayoutProblem, held: LayoutColumns, offload: Number
         moved = of_stage(stage, offload) * stage.offloadable(0.0)
         needed = stage.states + stage.kept - moved + stage.backward
         share = np.where(stage.update > room, np.inf, (needed - room) / kept)
-        one = Excess(np.full(held.tp.size, -np.inf), *np.ones((3, held.tp.size)))
-        for column, own in zip(one, (share, kept, stage.backward, np.maximum(1.0, stage.layers)), strict=True):
+        one = Excess(np.full(held.tp.size, -np.inf), *np.ones((4, held.tp.size)))
+        between = stage.offloadable(0.0) / kept
+        for column, own in zip(one, (share, kept, stage.backward, np.maximum(1.0, stage.layers), between), strict=True):
             column[stage.layouts] = own
         found.append(one)
     return found
