@@ -10,14 +10,13 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from planner.costs.compute.expert_load import routed_work
 from planner.costs.compute.layer_work import kinds_and_windows, layer_work
 from planner.costs.distinct_columns import LAYER_FIELDS, on_distinct
 from planner.costs.layout_columns import LayoutColumns, Number, recompute_columns
 from planner.costs.machine_model import MachineModel
-from planner.costs.memory.footprint import token_bytes
+from planner.costs.memory.footprint import token_bytes, token_part_bytes
 from planner.costs.memory.offload import STEPS
 from planner.costs.network.expert_dispatch import expert_seconds
 from planner.costs.network.layer_traffic import LayerGroups, tensor_seconds
@@ -26,7 +25,7 @@ from planner.costs.step.stage_seconds import mean_layer_passes
 from planner.specs.framework.memory_coefficients import MemoryCoefficients
 from planner.specs.layers import Module, kind_counts
 from planner.specs.layers.blocks import LayerKind
-from planner.specs.parallelism import Recompute, RecomputedPart, part_code, sets_of_parts
+from planner.specs.parallelism import Recompute, RecomputedPart, sets_of_parts
 from planner.units import GB
 
 MANY_TOKENS = float(2**20)  # tokens of an item, the second point of a straight line
@@ -144,12 +143,8 @@ def named_of_layers(
     """The sets in layers, wherever they are, of layouts that all differ in what layers depend on."""
     counts = kind_counts(module)
     kept = np.array(np.broadcast_arrays(*(token_bytes(module, each, at, accounting).with_recompute for each in counts)))
-
-    def of_part(part: RecomputedPart) -> NDArray[np.float64]:
-        named = replace(at, offloaded_parts=part_code([part]))
-        return np.array([token_bytes(module, each, named, accounting).offloadable + 0.0 * kept[0] for each in counts])
-
-    by_part = {part: of_part(part) for part in kinds}
+    each = [token_part_bytes(module, kind, at, accounting) for kind in counts]
+    by_part = {part: np.array([one.get(part, 0.0) + 0.0 * kept[0] for one in each]) for part in kinds}
     layers = np.array([*counts.values()]).reshape(-1, *np.ones(kept.ndim - 1, dtype=int))
     found = []
     for some in sets_of_parts(kinds):

@@ -141,12 +141,13 @@ def priced_sets(problem: LayoutProblem, sets: Sequence[Recompute], at: LayoutCol
     """What each of these takes and frees in a layer."""
     module = problem.trained.module
     seconds = recompute_seconds_by(module, sets, at, problem.machine)
-    found: list[PricedSet] = []
-    for how, taken in zip(sets, seconds, strict=True):
-        freed = freed_bytes(module, how, at, problem.accounting)
-        some = replace(at, recomputed_parts=parts_of(how)) if searched_offload(problem) and how != "full" else None
-        found.append(PricedSet(taken, freed, named_most(problem, some) if some else 0.0))
-    return found
+    freed = (freed_bytes(module, how, at, problem.accounting) for how in sets)
+    hidden = hidden_bytes(problem, at)
+    beside = (replace(at, recomputed_parts=parts_of(how)) for how in sets)
+    named = (
+        0.0 if how == "full" else named_most(problem, some, hidden) for how, some in zip(sets, beside, strict=True)
+    )
+    return [PricedSet(*each) for each in zip(seconds, freed, named, strict=True)]
 
 
 def seconds_with(stages: Sequence[Excess], price: PricedSet, full: PricedSet, tokens: Floats, mixes: Mixing) -> Floats:
@@ -218,22 +219,30 @@ def offloaded_most(problem: LayoutProblem, at: LayoutColumns) -> Number:
     return np.where(most.full > 0.0, np.minimum(1.0, most.partial + 1.0 / OFFLOAD_STEPS), 0.0)
 
 
-def named_most(problem: LayoutProblem, at: LayoutColumns) -> Number:
-    """The largest share of what layouts keep, beside the parts that they recompute, in a set of kinds that may be named
-    to be offloaded, (layouts,) or one for all: one whose copies hide, of experts only where these are not recomputed.
+def hidden_bytes(problem: LayoutProblem, at: LayoutColumns) -> Number:
+    """Bytes of a token in one layer that hide where kinds are named to be offloaded, (layouts,), beside whatever parts
+    are recomputed, as forwards hide less; 0 where none may be named.
     """
-    kinds, module = searched_offload(problem), problem.trained.module
-    if not kinds or not offload_is_open(problem, at):
+    if not searched_offload(problem) or not offload_is_open(problem, at):
         return 0.0
-    some = replace(
-        at, recomputed_parts=frozenset(), full_recompute=0.0
-    )
-    hidden = largest_offload(module, some, problem.machine, problem.trained.offloaded_size).hidden
-    share, sets = np.zeros(np.shape(hidden)), sets_of_parts(kinds)
-    for names, each in zip(sets, named_bytes(module, at, problem.accounting, kinds), strict=True):
+    bare, trained = replace(at, recomputed_parts=frozenset(), full_recompute=0.0), problem.trained
+    most = largest_offload(trained.module, bare, problem.machine, trained.offloaded_size)
+    return most.hidden * (1.0 + 1.0 / OFFLOAD_STEPS)
+
+
+def named_most(problem: LayoutProblem, at: LayoutColumns, hidden: Number) -> Number:
+    """The largest share of what layouts keep, beside the parts that they recompute, in a set of kinds that may be named
+    to be offloaded, (layouts,) or one for all: one that hides, of experts only where these are not recomputed.
+    """
+    share: Number = 0.0
+    if not np.any(hidden):
+        return share
+    kinds = searched_offload(problem)
+    each = named_bytes(problem.trained.module, at, problem.accounting, kinds)
+    for names, own in zip(sets_of_parts(kinds), each, strict=True):
         if not {"moe"} & at.recomputed_parts & {*names}:
-            own = np.where(np.asarray(at.pp) == 1, each.share, each.largest)
-            share = np.maximum(share, np.where(each.mean <= hidden * (1.0 + 1.0 / OFFLOAD_STEPS), own, 0.0))
+            largest = np.where(np.asarray(at.pp) == 1, own.share, own.largest)
+            share = np.maximum(share, np.where(own.mean <= hidden, largest, 0.0))
     return share
 
 

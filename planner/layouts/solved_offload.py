@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from planner.costs import LargestOffload, LayoutColumns, columns_where, largest_offload, named_bytes
 from planner.costs.memory import OFFLOAD_STEPS, StageBytes
 from planner.layouts.layout_problem import LayoutProblem
-from planner.layouts.recomputed_layers import Floats, fullest_bytes, offloaded_bytes, solved_recompute
+from planner.layouts.recomputed_layers import Floats, fullest_bytes, solved_recompute
 from planner.specs.layers import module_parts
 from planner.specs.parallelism import ZERO_BUBBLE, RecomputedPart, part_code, sets_of_parts
 
@@ -73,22 +73,22 @@ def with_offloaded_parts(
     tight = tight_layouts(problem, at, stages, share, recomputes)
     if not tight.any():
         return share, codes, codes
-    some, trained = [stage.among(tight) for stage in stages], problem.trained
-    at = columns_where(at, tight)
+    at, trained, sets = columns_where(at, tight), problem.trained, sets_of_parts(kinds)
     hidden = largest_offload(trained.module, at, problem.machine, trained.offloaded_size).hidden
     base = np.zeros(int(tight.sum())) if recomputes else share[tight]
-    least, chosen = np.full(base.shape, np.inf), np.zeros(base.shape)
-    sizes = named_bytes(trained.module, at, problem.accounting, kinds)
-    for code, size in zip(map(part_code, sets_of_parts(kinds)), sizes, strict=True):
-        moved = np.broadcast_to(size.most, base.shape)
-        open_ = (moved <= hidden) & (moved < least)
-        if not open_.any():
-            continue
-        named = [stage.naming(named_parts(problem, np.full(base.shape, code))) for stage in some]
-        fits = fullest_bytes(named, base, problem.accounting.fragmentation, 1.0) <= problem.allowed
-        open_ = open_ & fits & (offloaded_bytes(named, base, 1.0) <= problem.host_bytes)
-        least, chosen = np.where(open_, moved, least), np.where(open_, code, chosen)
-    share[tight], codes[tight] = np.where(chosen > 0, base, share[tight]), chosen
+    sizes = [
+        np.broadcast_to(each.most, base.shape) for each in named_bytes(trained.module, at, problem.accounting, kinds)
+    ]
+    able, chosen = np.array(sizes) <= hidden, np.array([[part in some for part in kinds] for some in sets])
+    for stage in (each.among(tight) for each in stages):
+        own = base[stage.layouts]
+        moved = chosen @ stage.offloadable_parts(own)
+        enough = moved >= stage.beyond(problem.allowed, problem.accounting.fragmentation, own)
+        able[:, stage.layouts] &= enough & (moved <= problem.host_bytes)
+    least = np.argmin(np.where(able, sizes, np.inf), axis=0)
+    found = able.any(axis=0)
+    codes[tight] = np.where(found, np.array([*map(part_code, sets)])[least], 0)
+    share[tight] = np.where(found, base, share[tight])
     return share, (codes > 0).astype(np.float64), codes
 
 

@@ -36,8 +36,7 @@ from planner.layouts.layout_problem import LayoutProblem
 from planner.layouts.layout_screening import Floats, fitted, recompute_is_open
 from planner.layouts.layout_space import LayoutSpace
 from planner.layouts.rank_orders import Mask, order_choices
-from planner.layouts.searched_parts import named_most, offloaded_most, searched_sets, taken_columns
-from planner.layouts.solved_offload import searched_offload
+from planner.layouts.searched_parts import hidden_bytes, named_most, offloaded_most, searched_sets, taken_columns
 from planner.layouts.solved_optimizer_offload import offloads_moments, optimizer_offload_is_open
 from planner.layouts.space_bound import held_micro_batches, step_items
 from planner.specs.parallelism import ZERO_BUBBLE, Recompute, parts_of, recompute_of
@@ -168,7 +167,8 @@ class DividedPipelines:
             chunks = [some.vpp] if np.all(np.asarray(some.vpp) == 1) else [some.vpp, np.minimum(some.vpp, 2.0)]
             kept = layer_kept(problem.trained.module, some, problem.accounting, chunks)
             held.append(kept._replace(kept=kept.least_kept) if names_ranges(problem) else kept)
-            moved.append(named_most(problem, some) if searched_offload(problem) else offloaded_most(problem, some))
+            hidden = hidden_bytes(problem, some)
+            moved.append(np.maximum(offloaded_most(problem, some), named_most(problem, some, hidden)))
         lines = lines_of_stages(problem.trained.module, items, problem.machine)
         return SetOfLayers(how, lines, (*held,), (*moved,), in_full)
 

@@ -13,6 +13,7 @@ from planner.costs.memory.activations import (
     input_bytes,
     layer_activations,
     offloadable_part_bytes,
+    part_bytes,
 )
 from planner.costs.memory.communicators import communicator_bytes
 from planner.costs.memory.model_states import gathered_bytes, stage_layers, update_bytes, zero_state_bytes
@@ -20,6 +21,7 @@ from planner.costs.memory.pipeline_activations import in_flight, offloadable_byt
 from planner.specs.framework.memory_coefficients import MemoryCoefficients
 from planner.specs.layers import Module, kind_counts
 from planner.specs.layers.blocks import LayerKind, only_reads
+from planner.specs.parallelism import RecomputedPart
 from planner.units import GIB
 
 
@@ -188,6 +190,14 @@ def token_bytes(module: Module, kind: LayerKind, at: LayoutColumns, accounting: 
     least = np.where(np.asarray(at.offloaded_parts) > 0, 0.0, inputs)  # a list of kinds names no input that is kept
     kept = (*each[::-1], inputs, gathered_input_bytes(module, at), moved, least)
     return TokenBytes(*(size * share for size in kept))
+
+
+def token_part_bytes(
+    module: Module, kind: LayerKind, at: LayoutColumns, accounting: MemoryCoefficients
+) -> dict[RecomputedPart, Number]:
+    """Bytes per token of one layer that it may offload, as `part_bytes` has them, per token of all sequences."""
+    own, share = reading_columns(kind, at), at.readers if only_reads(kind) else 1.0
+    return {part: size * share for part, size in part_bytes(module, kind, own, accounting).items()}
 
 
 def logit_bytes(module: Module, at: LayoutColumns, accounting: MemoryCoefficients, stage: Number) -> Number:

@@ -12,7 +12,6 @@ embedding nor logits. So where layers divide evenly only the first stage and the
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -27,13 +26,14 @@ from planner.costs.memory.footprint import (
     loss_bytes,
     stage_at,
     token_bytes,
+    token_part_bytes,
 )
 from planner.costs.memory.model_states import moment_bytes, stage_layers
 from planner.costs.memory.pipeline_activations import fewest_recomputed, most_in_flight, offloadable_bytes
 from planner.specs.base import with_fields
 from planner.specs.framework.memory_coefficients import MemoryCoefficients
 from planner.specs.layers import Module, kind_counts
-from planner.specs.parallelism import RecomputedPart, part_code
+from planner.specs.parallelism import RecomputedPart
 
 Counts = NDArray[np.int64]  # layers of a stage, (kinds, meshes)
 Floats = NDArray[np.float64]
@@ -75,6 +75,11 @@ class StageBytes(NamedTuple):
         each = offloadable_bytes(self.movable, self.least_movable, self.layers, self.chunks, share * self.layers)
         return np.asarray(each)
 
+    def offloadable_parts(self, share: Number) -> Floats:
+        """`offloadable` of each kind of activations that was asked for, (kinds, layouts)."""
+        none, recomputed = np.zeros_like(self.parts), share * self.layers
+        return np.asarray(offloadable_bytes(self.parts, none, self.layers, self.chunks, recomputed))
+
     def naming(self, chosen: NDArray[np.bool_]) -> "StageBytes":
         """The stages of layouts that name these of the kinds of activations to be offloaded, (kinds, layouts)."""
         movable = (self.parts * chosen[:, self.layouts]).sum(axis=0)
@@ -105,11 +110,16 @@ class StageBytes(NamedTuple):
         """The least share of activations to offload so that the stage fits, where this share of the layers is
         recomputed in full; above 1 where none is enough.
         """
+        return self.beyond(allowed, fragmentation, share) / np.maximum(self.offloadable(share), 1e-9)
+
+    def beyond(self, allowed: float, fragmentation: float, share: Floats) -> Floats:
+        """Bytes to offload so that the stage fits, where this share of the layers is recomputed in full; infinite where
+        the optimizer's step does not.
+        """
         room = self.room(allowed, fragmentation)
         beyond = self.states + self.kept * (1.0 - share) + self.least_kept * share - room
         beyond = beyond + np.where(share > 0.0, self.full_backward, self.backward)
-        needed = beyond / np.maximum(self.offloadable(share), 1e-9)
-        return np.where(self.update > room, np.inf, np.maximum(0.0, needed))
+        return np.where(self.update > room, np.inf, np.maximum(0.0, beyond))
 
     def least_optimizer_offload(
         self, allowed: float, fragmentation: float, share: Floats, offload: Number = 0.0
@@ -158,7 +168,7 @@ def stages_bytes(
     meshes, of_mesh = distinct_places(at, STATE_FIELDS)
     shards, of_shards = distinct_places(at, LAYER_FIELDS)
     each, batches = layer_bytes(module, shards, accounting), np.broadcast_to(at.micro_batches, of_mesh.shape)
-    by_part = [layer_bytes(module, replace(shards, offloaded_parts=part_code([part])), accounting) for part in parts]
+    by_part = layer_part_bytes(module, shards, accounting, parts)
     logits = held_logits(module, shards, accounting, of_shards, batches if at.schedule == "gpipe" else None)
     earlier: list[Counts] = []
     for stage in candidate_stages(module, meshes):
@@ -187,9 +197,7 @@ def stages_bytes(
             flying * added(held, each.least_movable, shard),
             largest(ends, held, each.backward, shard),
             largest(ends, held, each.full_backward, shard),
-            np.array([flying * added(held, part.movable, shard) for part in by_part]).reshape(
-                len(by_part), len(layouts)
-            ),
+            np.array([flying * added(held, part, shard) for part in by_part]).reshape(len(by_part), len(layouts)),
         )
 
 
@@ -219,6 +227,16 @@ def layer_bytes(module: Module, at: LayoutColumns, accounting: MemoryCoefficient
         found.append(tuple(at.tokens * each for each in (one.with_recompute, one.input_only, *moved, *held)))
     shape = np.broadcast_shapes(*(np.shape(part) for one in found for part in one), (1,))
     return LayerBytes(*(np.array([np.broadcast_to(one[part], shape) for one in found]) for part in range(6)))
+
+
+def layer_part_bytes(
+    module: Module, at: LayoutColumns, accounting: MemoryCoefficients, parts: Sequence[RecomputedPart]
+) -> Floats:
+    """Bytes of one micro-batch of each of these kinds of activations in layers, (parts, kinds of layers, shards)."""
+    each = [token_part_bytes(module, kind, at, accounting) for kind in kind_counts(module)] if parts else []
+    found = [[at.tokens * np.asarray(one.get(part, 0.0)) for one in each] for part in parts]
+    shape = np.broadcast_shapes(*(np.shape(size) for sizes in found for size in sizes), (1,))
+    return np.array([[np.broadcast_to(size, shape) for size in sizes] for sizes in found])
 
 
 def held_logits(
