@@ -36,6 +36,7 @@ from planner.layouts.longest_first import assign_least_loaded
 from planner.layouts.rank_counts import rank_counts
 from planner.layouts.recomputed_layers import recompute_ranges
 from planner.layouts.searched_parts import with_searched_parts
+from planner.layouts.solved_offload import fixed_offload_hides
 from planner.layouts.space_bound import LayoutBounds, SpaceBound, layout_bounds, space_bound
 from planner.layouts.split_bound import least_divided
 
@@ -61,6 +62,7 @@ __all__ = [
     "closed_form_parts",
     "divided_layouts",
     "fixed_fields",
+    "fixed_offload_hides",
     "fixed_text",
     "joint_bound",
     "layout_at",

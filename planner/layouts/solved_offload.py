@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 
 from planner.costs import LargestOffload, LayoutColumns, columns_where, largest_offload, named_bytes
 from planner.costs.memory import OFFLOAD_STEPS, StageBytes
+from planner.layouts.layout_batches import column_batches
 from planner.layouts.layout_problem import LayoutProblem
+from planner.layouts.layout_space import LayoutSpace
 from planner.layouts.recomputed_layers import Floats, fullest_bytes, solved_recompute
 from planner.specs.layers import module_parts
 from planner.specs.parallelism import ZERO_BUBBLE, RecomputedPart, part_code, sets_of_parts
@@ -90,6 +92,20 @@ def with_offloaded_parts(
     codes[tight] = np.where(found, np.array([*map(part_code, sets)])[least], 0)
     share[tight] = np.where(found, base, share[tight])
     return share, (codes > 0).astype(np.float64), codes
+
+
+def fixed_offload_hides(problem: LayoutProblem, found: LayoutSpace) -> NDArray[np.bool_]:
+    """Whether the copies of what the job says is offloaded hide in each layout of a space, (layouts,)."""
+    fixed, trained = problem.trained.fixed, problem.trained
+    hides = np.ones(len(found["tp"]), dtype=np.bool_)
+    for places, at in column_batches(trained, found) if fixed.offload else ():
+        most = largest_offload(trained.module, at, problem.machine, trained.offloaded_size)
+        if fixed.offloaded_parts:
+            *_, named = named_bytes(trained.module, at, problem.accounting, fixed.offloaded_parts)
+            hides[places] = named.most <= most.hidden
+        else:
+            hides[places] = fixed.offload_share <= within(at.full_recompute, most)
+    return hides
 
 
 def with_offload(

@@ -166,9 +166,11 @@ class DividedPipelines:
             some = replace(some, **changed)
             chunks = [some.vpp] if np.all(np.asarray(some.vpp) == 1) else [some.vpp, np.minimum(some.vpp, 2.0)]
             kept = layer_kept(problem.trained.module, some, problem.accounting, chunks)
-            held.append(kept._replace(kept=kept.least_kept) if names_ranges(problem) else kept)
-            hidden = hidden_bytes(problem, some)
-            moved.append(np.maximum(offloaded_most(problem, some), named_most(problem, some, hidden)))
+            all_full = np.asarray(full) + 0.0 * kept.kept >= 1.0
+            least = all_full | names_ranges(problem)
+            held.append(kept._replace(kept=np.where(least, kept.least_kept, kept.kept)))
+            shares, named = offloaded_most(problem, some), named_most(problem, some, hidden_bytes(problem, some))
+            moved.append(np.where(all_full, 1.0 * (shares > 0.0), np.maximum(shares, named)))
         lines = lines_of_stages(problem.trained.module, items, problem.machine)
         return SetOfLayers(how, lines, (*held,), (*moved,), in_full)
 

@@ -1,6 +1,7 @@
 """Whole kinds of activations in host memory: what they are of a layer, and which a search names, against every set."""
 
 from dataclasses import replace
+from itertools import accumulate, pairwise
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ from planner.layouts.space_bound import layout_bounds
 from planner.runtime.preflight.preflight_checks import refusals
 from planner.scoring.bound_scope import bound_over
 from planner.specs import library
-from planner.specs.base import with_fields
+from planner.specs.base import Layers, with_fields
 from planner.specs.framework.memory_coefficients import MemoryCoefficients
 from planner.specs.layers import kind_counts, module_parts
 from planner.specs.model import Model
@@ -182,3 +183,23 @@ def test_kinds_that_do_not_hide_are_refused_in_words(job):
     with pytest.raises((InputError, Infeasible), match=r"asks for \[attention, norm\], \d+% of which can") as error:
         predict_job(replace(inputs, job=with_fields(inputs.job, fix=said)))
     assert error.value.fix == "offload: fewer kinds"
+
+
+@pytest.mark.slow
+def test_divided_layers_that_are_all_recomputed_are_no_quicker_than_the_bound(job):
+    """A framework without ranges of layers: what each keeps is its input alone, so that memory divides none away."""
+    fields = {"tp": 1, "cp": 1, "pp": 4, "vpp": 1, "zero": 1, "recompute": "full", "micro_batch": 4, "offload": 0.0}
+    inputs, _ = job("llama-3-8b", 8, [8192] * 64, "", 80.0)
+    said = with_fields(inputs.job.fix, layouts={inputs.module: Parallelism(**fields)})
+    plan = parallel_search.plan(replace(inputs, job=with_fields(inputs.job, fix=said)), None)
+    even = with_fields(said, layouts={inputs.module: Parallelism(**fields, stages=stages_of((8, 8, 8, 8)))})
+    uneven = with_fields(said, layouts={inputs.module: Parallelism(**fields, stages=stages_of((9, 9, 8, 6)))})
+    each = [predict_job(replace(inputs, job=with_fields(inputs.job, fix=fix))) for fix in (even, uneven)]
+    assert all(predicted.fits for predicted in each)
+    seconds = [predicted.plan.outcome.value for predicted in each]
+    assert plan.outcome.bound <= min(seconds) < seconds[0] and plan.outcome.value <= min(seconds)
+
+
+def stages_of(counts):
+    """Stages of so many layers each."""
+    return tuple(Layers(range(first, last)) for first, last in pairwise(accumulate(counts, initial=0)))

@@ -18,6 +18,7 @@ from planner.layouts import (
     LayoutSpace,
     ScreenedLayouts,
     fixed_fields,
+    fixed_offload_hides,
     fixed_text,
     layout_at,
     layout_problem,
@@ -31,7 +32,7 @@ from planner.plan.plan_file import Layout
 from planner.specs.base import with_fields
 from planner.specs.framework.knobs import Knobs
 from planner.specs.inputs import Inputs
-from planner.specs.parallelism import MESH_DIMS, Parallelism
+from planner.specs.parallelism import MESH_DIMS, Parallelism, decided_fields
 from planner.strategies.static.enough_ranks import MOST_TIMES, enough_ranks
 from planner.strategies.static.fixed_layout import uneven_degrees
 from planner.units import GIB, plural
@@ -79,7 +80,7 @@ def smallest_change(problem: LayoutProblem, wanted: dict[str, int]) -> LayoutCha
 def nearest_in(
     problem: LayoutProblem, found: LayoutSpace, wanted: dict[str, int]
 ) -> tuple[tuple[float, ...], LayoutChange] | None:
-    """The nearest layout of a space that fits, and how far it is."""
+    """The nearest layout of a space that fits and hides what the job says is offloaded, and how far it is."""
     if not len(found["tp"]):
         return None
     screened = screen(problem, found)
@@ -95,7 +96,7 @@ def nearest_in(
     far = sum((doublings_apart(found[name].astype(np.float64), value) for name, value in wanted.items()), none)
     measures = (away, late, far, screened.seconds)
     order = np.lexsort(measures[::-1])
-    fitting = order[screened.fits(problem)[order]]
+    fitting = order[(screened.fits(problem) & fixed_offload_hides(problem, screened.layouts))[order]]
     if not len(fitting):
         return None
     place = int(fitting[0])
@@ -116,7 +117,8 @@ def change_at(
     layout = layout_at(problem.trained, screened.layouts, place)
     what = [f"{name} {int(screened.layouts[name][place])}" for name in names if name != "recompute"]
     how = [f"recompute {flow_text(layout.recompute)}"] if "recompute" in names else []
-    also = [text for text in solved_fields(layout) if text.split()[0] not in wanted]
+    known = {*wanted, *decided_fields(problem.trained.fixed)}
+    also = [text for text in solved_fields(layout) if text.split()[0] not in known]
     seconds, needed = float(screened.seconds[place]), float(screened.bytes_needed[place])
     return LayoutChange(layout, (*what, *how, *also), seconds, needed)
 
