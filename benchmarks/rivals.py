@@ -48,7 +48,8 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "tp": SMALL, "cp": SMALL, "ulysses": (1, 2, 4, 8), "pp": (1, 2, 3, 4, 6, 8, 16), "vpp": (1, 2, 3, 4, 5, 8, 10, 20),
     "ep": SMALL, "etp": (1, 2), "zero": (0, 1, 2, 3), "replica": (1, 2, 4), "micro_batch": (1, 2, 3, 4, 6, 8),
     "recompute": ("none", "selective", "full", ("norm",), ("mlp",), ("attention",), ("moe",)),
-    "offload": (0.0, 0.1, 0.3, 0.5, 1.0), "optimizer_offload": (0.0, 0.25, 0.5), "overlap": ((), ("tp",), ("tp", "ep")),
+    "offload": (0.0, 0.0, 0.1, 0.5, 1.0, ("norm",), ("attention",), ("attention", "norm"), ("norm", "moe"), ("moe",)),
+    "optimizer_offload": (0.0, 0.25, 0.5), "overlap": ((), ("tp",), ("tp", "ep")),
     "rank_order": ("tp-cp-dp-replica-pp", "tp-cp-pp-dp-replica"),
 }  # fmt: skip
 JOB = """\

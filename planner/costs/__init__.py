@@ -8,7 +8,14 @@ from planner.costs.compute.expert_load import expert_load
 from planner.costs.cost_lines import Cost, CostLine, WindowTerm, least_trusted, smooth_max
 from planner.costs.distinct_columns import columns_where, distinct_values, joined_columns, layout_count
 from planner.costs.feature_reads import feature_gb_per_s
-from planner.costs.layer_savings import FreedBytes, LargestOffload, freed_bytes, largest_offload, recompute_seconds_by
+from planner.costs.layer_savings import (
+    FreedBytes,
+    LargestOffload,
+    freed_bytes,
+    largest_offload,
+    named_bytes,
+    recompute_seconds_by,
+)
 from planner.costs.layout_columns import (
     CAST_PRECISIONS,
     NON_NUMERIC_FIELDS,
@@ -98,6 +105,7 @@ __all__ = [
     "least_trusted",
     "machine_of",
     "micro_batch_zero3_seconds",
+    "named_bytes",
     "once_a_step_seconds",
     "packing_problem",
     "packing_table",

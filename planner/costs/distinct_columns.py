@@ -22,7 +22,7 @@ Digits = tuple[Indices, int]  # places of values among the distinct ones, and ho
 # What the work of a layer and its activations depend on; not stages, states and replicas.
 LAYER_FIELDS = (
     "seq", "micro_batch", "tp", "cp", "ulysses", "ep", "etp", "cross_reads", "cross_pairs", "readers",
-    "sequence_parallel", "load_spreads",
+    "sequence_parallel", "load_spreads", "offloaded_parts",
 )  # fmt: skip
 LARGEST_KEY = 2**62
 KEYS_PER_LAYOUT = 4  # so many possible keys for each layout are counted in a table; more are sorted

@@ -131,6 +131,11 @@ class FitPricing:
             *(each * KIB * tokens for each in (layer_kib, head_kib, costs.layer.working_kib_per_token))
         )
 
+    def named_bytes(self, layers: Layers) -> float:
+        """Raises InputError: of what layers keep, no kind was measured by itself."""
+        message = "the profile measured the activations of layers as a whole, and no kinds of them"
+        raise InputError(message, where="layouts", fix="offload: a share, or layers priced by rates")
+
     @property
     def layer_lines(self) -> list[CostLine]:
         """Cost lines of one layer on one rank, forward and backward, in the mean of all layers."""

@@ -16,7 +16,7 @@ from planner.costs.compute.layer_work import kinds_and_windows, layer_work
 from planner.costs.distinct_columns import LAYER_FIELDS, on_distinct
 from planner.costs.layout_columns import LayoutColumns, Number, recompute_columns
 from planner.costs.machine_model import MachineModel
-from planner.costs.memory.footprint import token_bytes
+from planner.costs.memory.footprint import token_bytes, token_part_bytes
 from planner.costs.memory.offload import STEPS
 from planner.costs.network.expert_dispatch import expert_seconds
 from planner.costs.network.layer_traffic import LayerGroups, tensor_seconds
@@ -25,7 +25,7 @@ from planner.costs.step.stage_seconds import mean_layer_passes
 from planner.specs.framework.memory_coefficients import MemoryCoefficients
 from planner.specs.layers import Module, kind_counts
 from planner.specs.layers.blocks import LayerKind
-from planner.specs.parallelism import Recompute
+from planner.specs.parallelism import Recompute, RecomputedPart, sets_of_parts
 from planner.units import GB
 
 MANY_TOKENS = float(2**20)  # tokens of an item, the second point of a straight line
@@ -89,6 +89,7 @@ class LargestOffload(NamedTuple):
 
     partial: Number  # where none or some of the layers are recomputed in full
     full: Number  # where all of them are
+    hidden: Number  # bytes of a token in one layer whose copies hide
 
 
 def largest_offload(module: Module, at: LayoutColumns, machine: MachineModel, size: int) -> LargestOffload:
@@ -98,8 +99,8 @@ def largest_offload(module: Module, at: LayoutColumns, machine: MachineModel, si
     even = np.mod(module.layers, chunks) == 0
     with_ends = ~even & (np.mod(module.layers + 2, chunks) == 0)  # as costs/memory/model_states.py divides layers
     least = np.where(with_ends, (module.layers + 2) / chunks - 1.0, np.floor(module.layers / chunks))
-    plain = np.where(least > 2, found.partial, 0.0)
-    return LargestOffload(plain, np.where(even & (least > 2), np.maximum(found.full, plain), plain))
+    plain, hidden = (np.where(least > 2, each, 0.0) for each in (found.partial, found.hidden))
+    return LargestOffload(plain, np.where(even & (least > 2), np.maximum(found.full, plain), plain), hidden)
 
 
 def largest_of_layers(at: LayoutColumns, module: Module, machine: MachineModel, size: int) -> LargestOffload:
@@ -116,7 +117,42 @@ def largest_of_layers(at: LayoutColumns, module: Module, machine: MachineModel, 
     def share(sizes: list[Number]) -> Number:
         return np.floor(np.minimum(1.0, sent / np.maximum.reduce(np.broadcast_arrays(*sizes))) * STEPS) / STEPS
 
-    return LargestOffload(share([one.with_recompute for one in each]), share([one.input_only for one in each]))
+    return LargestOffload(share([one.with_recompute for one in each]), share([one.input_only for one in each]), sent)
+
+
+class NamedBytes(NamedTuple):
+    """A set of kinds of activations, of a token in one layer, (layouts,) each."""
+
+    most: Number  # bytes, in the kind of layer that has most of them
+    mean: Number  # bytes, in the mean of all layers
+    share: Number  # of what layers keep, in the mean of all
+    largest: Number  # the same of the kind of layer of which it is most
+
+
+def named_bytes(
+    module: Module, at: LayoutColumns, accounting: MemoryCoefficients, kinds: tuple[RecomputedPart, ...]
+) -> tuple[NamedBytes, ...]:
+    """Every set of these kinds that layouts may name to be offloaded, in the order of `sets_of_parts`."""
+    found: tuple[NamedBytes, ...] = on_distinct(at, LAYER_FIELDS, named_of_layers, module, accounting, kinds)
+    return found
+
+
+def named_of_layers(
+    at: LayoutColumns, module: Module, accounting: MemoryCoefficients, kinds: tuple[RecomputedPart, ...]
+) -> tuple[NamedBytes, ...]:
+    """The sets in layers, wherever they are, of layouts that all differ in what layers depend on."""
+    counts = kind_counts(module)
+    kept = np.array(np.broadcast_arrays(*(token_bytes(module, each, at, accounting).with_recompute for each in counts)))
+    each = [token_part_bytes(module, kind, at, accounting) for kind in counts]
+    by_part = {part: np.array([one.get(part, 0.0) + 0.0 * kept[0] for one in each]) for part in kinds}
+    layers = np.array([*counts.values()]).reshape(-1, *np.ones(kept.ndim - 1, dtype=int))
+    found = []
+    for some in sets_of_parts(kinds):
+        size = np.sum([by_part[part] for part in some], axis=0)
+        mean, largest = (layers * size).sum(axis=0) / module.layers, (size / np.maximum(kept, ROUNDING)).max(axis=0)
+        share = mean * module.layers / np.maximum((layers * kept).sum(axis=0), ROUNDING)
+        found.append(NamedBytes(size.max(axis=0), mean, share, largest))
+    return (*found,)
 
 
 def layer_token_seconds(module: Module, at: LayoutColumns, machine: MachineModel, size: int, forward: bool) -> Number:

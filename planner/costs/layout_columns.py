@@ -22,6 +22,7 @@ from planner.specs.parallelism import (
     Recompute,
     RecomputedPart,
     Schedule,
+    part_code,
     parts_of,
 )
 
@@ -56,6 +57,7 @@ class LayoutColumns:
     full_recompute: Number = 0.0  # share of the layers that are recomputed in full
     recomputed_parts: frozenset[RecomputedPart] = frozenset()  # what the other layers recompute
     offload: Number = 0.0  # share of the activations in host memory; a chunk's first and last layer keep theirs
+    offloaded_parts: Number = 0  # kinds of activations that `offload` is a share of (`part_code`); 0: all
     optimizer_offload: Number = 0.0  # share of Adam's moments in host memory, where processors update them
     dtype: Precision = "bf16"
     schedule: Schedule = "1f1b"
@@ -168,6 +170,8 @@ def columns_of(layout: Layout, batch: PipelineBatch = ONE_SEQUENCE) -> LayoutCol
         batch=batch.batch,
         micro_batch=batch.micro_batch,
         **{name: getattr(layout, name) for name in LAYOUT_FIELDS},
+        offload=layout.offload_share,
+        offloaded_parts=part_code(layout.offloaded_parts),
         full_recompute=full,
         recomputed_parts=parts,
         dtype=layout.dtype,
@@ -181,8 +185,7 @@ def columns_of(layout: Layout, batch: PipelineBatch = ONE_SEQUENCE) -> LayoutCol
 
 
 LAYOUT_FIELDS = (
-    "tp", "cp", "ulysses", "pp", "vpp", "ep", "etp", "replica", "zero", "sequence_parallel", "offload",
-    "optimizer_offload",
+    "tp", "cp", "ulysses", "pp", "vpp", "ep", "etp", "replica", "zero", "sequence_parallel", "optimizer_offload",
 )  # fmt: skip
 
 

@@ -403,8 +403,9 @@ class Pricing:
         """Compute what `offloading` caches."""
         basis, ends = self.module_pricing(module, kind), layers[-1] == self.models[module].layers - 1
         held = basis.activation_bytes(layers, ends, SequenceSplit(), (1,))
+        named = basis.named_bytes(layers) if self.layouts[module].offloaded_parts else None
         own = end_layer_bytes(basis, self.layouts[module], layers)
-        return offloading_of(basis.layer_lines, held, len(layers), self.devices[kind], own)
+        return offloading_of(basis.layer_lines, held, len(layers), self.devices[kind], own, named)
 
 
 def resharded_bytes(route: SendRoute, whole: float) -> float:
@@ -423,8 +424,8 @@ def farthest_pair(cluster: Cluster, ranks: Ranks, peers: Ranks) -> tuple[int, in
 
 
 def end_layer_bytes(basis: ModulePricing, layout: Layout, layers: Layers) -> float | None:
-    """Bytes of one token in the first of some layers and the last, each as those that recompute as it does keep in the
-    mean; None where all recompute alike.
+    """Bytes of one token that may be offloaded in the first of some layers and the last, each as those that recompute
+    as it does keep in the mean; None where all recompute alike.
     """
     counts = layout.recompute_counts(layers)
     if len(counts) == 1 or len(layers) <= 2:
@@ -432,7 +433,9 @@ def end_layer_bytes(basis: ModulePricing, layout: Layout, layers: Layers) -> flo
     total = 0.0
     for how in map(layout.layer_recompute, (layers[0], layers[-1])):
         alike = Layers(layer for layer in layers if layout.layer_recompute(layer) == how)
-        total += basis.activation_bytes(alike, False, SequenceSplit(), (1,)).layers / len(alike)
+        named = basis.named_bytes(alike) if layout.offloaded_parts else None
+        kept = basis.activation_bytes(alike, False, SequenceSplit(), (1,)).layers if named is None else named
+        total += kept / len(alike)
     return total
 
 

@@ -1,7 +1,7 @@
 """Prices of a module without fits: its shape at the rates of its device, with the coefficients of its framework."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -11,7 +11,7 @@ from planner.costs.layer_pass import NO_READS, CrossReads, LayerPass, RecomputeC
 from planner.costs.layout_columns import LayoutColumns, Number, columns_of, recompute_columns
 from planner.costs.machine_model import MachineModel
 from planner.costs.memory.allowed_memory import device_accounting
-from planner.costs.memory.footprint import layer_token_bytes, loss_bytes
+from planner.costs.memory.footprint import layer_token_bytes, loss_bytes, token_bytes
 from planner.costs.memory.token_caps import ActivationBytes
 from planner.costs.network.layer_traffic import LayerGroups
 from planner.costs.network.rank_groups import pass_groups, replicated_by_task
@@ -36,6 +36,7 @@ from planner.specs.base import Layers, Ranks
 from planner.specs.framework.memory_coefficients import MemoryCoefficients
 from planner.specs.hardware.cluster import Cluster
 from planner.specs.layers import Module
+from planner.specs.layers.blocks import LayerKind
 from planner.specs.sequence_sharding import SequenceSplit
 from planner.units import MS
 
@@ -163,8 +164,16 @@ class RatePricing:
         """Bytes of activations of one token in layers, from a sequence of `seq` tokens, on one rank of tp without cp:
         kept from forward to backward; and recomputed during one layer's backward.
         """
-        at = replace(with_reads(self.layout_columns, reads), seq=seq)
         kept, peak_recomputed = 0.0, 0.0
+        for kind, each, count in self.kinds_of_layers(layers, replace(with_reads(self.layout_columns, reads), seq=seq)):
+            own, recomputed_bytes = layer_token_bytes(self.spec, kind, each, self.accounting)
+            kept, peak_recomputed = kept + count * float(own), max(peak_recomputed, float(recomputed_bytes))
+        return kept, peak_recomputed
+
+    def kinds_of_layers(self, layers: Layers, at: LayoutColumns) -> Iterator[tuple[LayerKind, LayoutColumns, int]]:
+        """Yield each kind of layer among some, with what it recomputes and where its experts are, and how many it is
+        of.
+        """
         counts = Counter(
             (self.spec.layer_kind(layer), self.layout.layer_recompute(layer), placed.expert_placement)
             for placed, placed_layers in self.layout.by_expert_placement(layers)
@@ -172,10 +181,17 @@ class RatePricing:
         )
         for (kind, how, placement), count in counts.items():
             full, parts = recompute_columns(how)
-            each = replace(at, full_recompute=full, recomputed_parts=parts, **placement._asdict())
-            own, recomputed_bytes = layer_token_bytes(self.spec, kind, each, self.accounting)
-            kept, peak_recomputed = kept + count * float(own), max(peak_recomputed, float(recomputed_bytes))
-        return kept, peak_recomputed
+            yield kind, replace(at, full_recompute=full, recomputed_parts=parts, **placement._asdict()), count
+
+    def named_bytes(self, layers: Layers) -> float:
+        """Bytes of one token in layers of the kinds of activations that the layout names to be offloaded, on one rank
+        of tp without cp.
+        """
+        total = 0.0
+        for kind, at, count in self.kinds_of_layers(layers, with_reads(self.layout_columns, self.reads)):
+            own = token_bytes(self.spec, kind, at, self.accounting)
+            total += count * float(own.least_offloadable if at.full_recompute else own.offloadable)
+        return total
 
     @cached_property
     def layer_lines(self) -> list[CostLine]:

@@ -43,6 +43,7 @@ from planner.layouts.plainness import (
 from planner.layouts.rank_counts import rank_counts
 from planner.layouts.recomputed_layers import recompute_ranges
 from planner.layouts.searched_parts import with_searched_parts
+from planner.layouts.solved_offload import fixed_offload_hides
 from planner.layouts.space_bound import LayoutBounds, SpaceBound, layout_bounds, space_bound
 from planner.layouts.split_bound import divisions_near, least_divided
 
@@ -70,6 +71,7 @@ __all__ = [
     "divided_layouts",
     "divisions_near",
     "fixed_fields",
+    "fixed_offload_hides",
     "fixed_text",
     "joint_bound",
     "layout_at",

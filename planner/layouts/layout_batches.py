@@ -21,7 +21,7 @@ from planner.layouts.layout_fields import (
     layout_of,
 )
 from planner.layouts.layout_space import LayoutSpace
-from planner.specs.parallelism import RecomputedPart, parts_of
+from planner.specs.parallelism import RecomputedPart, part_code, parts_of
 
 LayoutIndices = NDArray[np.int64]  # indices of layouts of a space
 LAYOUTS_PER_BATCH = 2**17  # layouts evaluated at once: their columns stay in the processor's cache
@@ -60,7 +60,8 @@ def columns_at(
     return replace(
         some,
         overlap=overlap or some.overlap,
-        offload=trained.fixed.offload or 0.0,
+        offload=trained.fixed.offload_share,
+        offloaded_parts=part_code(trained.fixed.offloaded_parts),
         optimizer_offload=trained.fixed.optimizer_offload or 0.0,
         full_recompute=full,
         recomputed_parts=some.recomputed_parts if parts is None else parts,

@@ -28,6 +28,7 @@ from planner.specs.parallelism import (
     Schedule,
     decided_fields,
     parts_of,
+    parts_of_code,
 )
 
 RECOMPUTE: tuple[Any, ...] = CODED_FIELDS["recompute"]  # what layers recompute, by its place in tables of layouts
@@ -40,7 +41,9 @@ SCHEDULES: tuple[Schedule, ...] = get_args(Schedule)
 SCHEDULE = "schedule"  # of a table: a place in SCHEDULES; 1f1b is interleaved where ranks have chunks
 # Fields of a table that are solved for, not enumerated.
 FULL_LAYERS = "full_layers"  # how many layers each pipeline rank recomputes in full
-OFFLOAD = "offload"  # the share of activations in host memory, in steps of 1/OFFLOAD_STEPS; 0 where the job says it
+# The share of activations in host memory, in steps of 1/OFFLOAD_STEPS, or less the number of a set of kinds of them
+# (part_code); 0 where the job says it.
+OFFLOAD = "offload"
 OPTIMIZER_OFFLOAD = "optimizer_offload"  # the same of the optimizer's moments
 DISPATCH = "dispatch"  # how tokens get to experts, as a place in DISPATCHES
 OFFLOADS = (OFFLOAD, OPTIMIZER_OFFLOAD)
@@ -102,7 +105,8 @@ def layout_of(trained: TrainingSetup, numbers: Mapping[str, int]) -> Layout:
     enumerated = {name: value for name, value in numbers.items() if name not in (*OFFLOADS, EP_OVERLAP)}
     chosen: dict[str, Any] = {**decided_fields(trained.fixed), **enumerated}
     full_layers = chosen.pop(FULL_LAYERS, 0)
-    chosen |= {name: numbers[name] / OFFLOAD_STEPS for name in OFFLOADS if numbers.get(name)}
+    chosen |= {name: numbers[name] / OFFLOAD_STEPS for name in OFFLOADS if numbers.get(name, 0) > 0}
+    chosen |= {OFFLOAD: parts_of_code(-numbers[OFFLOAD])} if numbers.get(OFFLOAD, 0) < 0 else {}
     how = numbers.get("recompute", 0)
     if DISPATCH in numbers:
         chosen[DISPATCH] = DISPATCHES[numbers[DISPATCH]]

@@ -12,12 +12,26 @@ from planner.costs.memory import OFFLOAD_STEPS, StageBytes, layers_on_stage, oom
 from planner.costs.step import StepSeconds, static_step_seconds
 from planner.layouts.launchable_layouts import with_ep_overlap
 from planner.layouts.layout_batches import column_batches
-from planner.layouts.layout_fields import EP_OVERLAP, FULL_LAYERS, OFFLOADS, RANK_ORDER, SOLVED_FIELDS, columns_for
+from planner.layouts.layout_fields import (
+    EP_OVERLAP,
+    FULL_LAYERS,
+    OFFLOAD,
+    OFFLOADS,
+    RANK_ORDER,
+    SOLVED_FIELDS,
+    columns_for,
+)
 from planner.layouts.layout_problem import LayoutProblem
 from planner.layouts.layout_space import LayoutSpace
 from planner.layouts.rank_orders import OrderChoice, order_choices, orders_of
-from planner.layouts.recomputed_layers import fullest_bytes, solved_recompute
-from planner.layouts.solved_offload import offload_is_open, with_offload
+from planner.layouts.recomputed_layers import fullest_bytes, offloaded_bytes, solved_recompute
+from planner.layouts.solved_offload import (
+    named_parts,
+    offload_is_open,
+    searched_offload,
+    with_offload,
+    with_offloaded_parts,
+)
 from planner.layouts.solved_optimizer_offload import optimizer_offload_is_open, with_optimizer_offload
 from planner.layouts.unequal_batches import micro_batch_counts, unequal_batches
 from planner.plan.plan_file import Layout
@@ -71,7 +85,7 @@ def screen_each(problems: Sequence[LayoutProblem], found: LayoutSpace) -> list[S
             own, needed[number, places] = fitted(each, at, held, stages)
             for name, column in solved_numbers(problem, own).items():
                 solved[name][number, places] = column
-            every.append(own)
+            every.append(replace(own, offloaded_parts=0))  # which no second depends on
         fits = np.stack([needed[number, places] <= each.allowed for number, each in enumerate(problems)])
         tried = orders_of(orders, np.tile(places, len(problems)), fits.ravel())
         own_seconds, chosen = quickest_order(problem, joined_columns(every), tried)
@@ -86,11 +100,14 @@ def solved_numbers(problem: LayoutProblem, at: LayoutColumns) -> LayoutSpace:
     """What was solved for, as a table of layouts has it."""
     layers = np.rint(at.full_recompute * layers_on_stage(problem.trained.module, at, 0))
     open_ = [name for name in OFFLOADS if getattr(problem.trained.fixed, name) is None]
+    shares = {name: np.rint(getattr(at, name) * OFFLOAD_STEPS) for name in open_}
+    if OFFLOAD in shares and np.any(at.offloaded_parts):
+        shares[OFFLOAD] = -np.rint(at.offload * at.offloaded_parts)
     overlaps = np.broadcast_to("ep" in at.overlap, layers.shape) & ~loses_overlap(problem, at)
     return {
         FULL_LAYERS: layers,
         EP_OVERLAP: overlaps,
-        **{name: np.rint(getattr(at, name) * OFFLOAD_STEPS) for name in open_},
+        **shares,
     }
 
 
@@ -182,7 +199,8 @@ def with_memory(problem: LayoutProblem, at: LayoutColumns, held: LayoutColumns) 
 def stages_of(problem: LayoutProblem, held: LayoutColumns) -> list[StageBytes]:
     """What the stages of layouts hold; nothing where the job limits tokens instead."""
     limited = problem.limits.tokens_per_rank is not None
-    return [] if limited else [*stages_bytes(problem.trained.module, held, problem.accounting)]
+    parts = searched_offload(problem)
+    return [] if limited else [*stages_bytes(problem.trained.module, held, problem.accounting, parts=parts)]
 
 
 def fitted(
@@ -199,25 +217,17 @@ def fitted(
     if open_:
         whole = "ranges" not in problem.knobs.recompute
         share = solved_recompute(stages, problem.allowed, problem.accounting, whole, offload)
+    parts = at.offloaded_parts
     if offload_is_open(problem, at):
-        share, offload = with_offload(problem, at, stages, share, open_)
-    solved = replace(at, full_recompute=share, offload=offload)
+        solve = with_offloaded_parts if searched_offload(problem) else with_offload
+        share, offload, parts = solve(problem, at, stages, share, open_)
+        stages = [stage.naming(named_parts(problem, parts)) for stage in stages] if np.any(parts) else stages
+    solved = replace(at, full_recompute=share, offload=offload, offloaded_parts=parts)
     needed = fullest_bytes(stages, share, problem.accounting.fragmentation, offload)
     if optimizer_offload_is_open(problem):
         solved, needed = with_optimizer_offload(problem, at, solved, stages, needed)
-    return solved, np.where(offloaded_bytes(stages, solved) > problem.host_bytes, np.inf, needed)
-
-
-def offloaded_bytes(stages: Sequence[StageBytes], at: LayoutColumns) -> Floats:
-    """Bytes in the host's memory of the rank of a stage that has most there, (layouts,)."""
-    most = np.zeros(at.tp.shape)
-    shares = (at.full_recompute, at.offload, at.optimizer_offload)
-    if np.any(at.offload) or np.any(at.optimizer_offload):
-        for stage in stages:
-            recomputed, moved, moments = (np.broadcast_to(each, most.shape)[stage.layouts] for each in shares)
-            own = moved * stage.offloadable(recomputed) + moments * stage.moments
-            most[stage.layouts] = np.maximum(most[stage.layouts], own)
-    return most
+    host = offloaded_bytes(stages, solved.full_recompute, solved.offload, solved.optimizer_offload)
+    return solved, np.where(host > problem.host_bytes, np.inf, needed)
 
 
 def recompute_is_open(problem: LayoutProblem, at: LayoutColumns) -> bool:

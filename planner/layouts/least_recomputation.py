@@ -105,8 +105,9 @@ def held_memory(problem: LayoutProblem, at: LayoutColumns, held: LayoutColumns) 
         leanest = np.maximum(time * stage.kept - longest * full * (stage.kept - stage.least_kept), 0.0)
         fits[stage.layouts] &= stage.states + leanest - moved <= room
         beyond = (stage.states + time * stage.kept - moved - room) / (kept * np.maximum(longest, LEAST_FREED))
-        one = Excess(np.full(fits.shape, -np.inf), *np.ones((3, fits.size)))
-        for column, own in zip(one, (beyond, kept, stage.backward, np.maximum(1.0, stage.layers)), strict=True):
+        one = Excess(np.full(fits.shape, -np.inf), *np.ones((4, fits.size)))
+        layers, between = np.maximum(1.0, stage.layers), stage.offloadable(0.0) / kept
+        for column, own in zip(one, (beyond, kept, stage.backward, layers, between), strict=True):
             column[stage.layouts] = own
         excesses.append(one)
     return HeldMemory(held, excesses, fits)

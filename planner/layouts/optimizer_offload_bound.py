@@ -89,10 +89,12 @@ def shares_of_sets(
     prices = priced_sets(problem, sets, held)
     for stage in stages_bytes(module, held, problem.accounting):
         room = stage.room(problem.allowed, problem.accounting.fragmentation)
-        passes = stage.states - of_stage(stage, offload) * stage.offloadable(0.0) - room
+        movable = stage.offloadable(0.0)
+        bare = stage.states - of_stage(stage, offload) * movable - room
         moments = np.maximum(stage.moments, 1e-9)
         for number, (price, shares) in enumerate(zip(prices, found, strict=True)):
             kept = stage.kept + stage.backward if number == 0 else least_bytes(problem, stage, held, price)
+            passes = bare - of_stage(stage, price.named * (1.0 - (price.freed.share if number else 0.0))) * movable
             leanest = np.minimum(kept, stage.least_kept + stage.full_backward) if open_ else kept
             alone, full = (passes + kept) / moments, (passes + leanest) / moments
             more = alone > shares.nothing_full[stage.layouts]

@@ -70,6 +70,18 @@ def fullest_bytes(
     return needed
 
 
+def offloaded_bytes(
+    stages: Sequence[StageBytes], share: Floats, offload: Number, optimizer_offload: Number = 0.0
+) -> Floats:
+    """Bytes in the host's memory of the rank of a stage that has most there, (layouts,), with these shares."""
+    most = np.zeros(share.shape)
+    for stage in stages if np.any(offload) or np.any(optimizer_offload) else ():
+        moved, moments = (of_stage(stage, each) for each in (offload, optimizer_offload))
+        own = moved * stage.offloadable(share[stage.layouts]) + moments * stage.moments
+        most[stage.layouts] = np.maximum(most[stage.layouts], own)
+    return most
+
+
 def recompute_ranges(
     layout: Layout, layers: int, base: Recompute, count: int, most: Recompute = "full"
 ) -> Recompute | dict[str | int, Recompute]:

@@ -21,6 +21,7 @@ from planner.costs import (
     Number,
     freed_bytes,
     largest_offload,
+    named_bytes,
     recompute_seconds_by,
 )
 from planner.costs.memory import OFFLOAD_STEPS, layers_on_stage, stages_bytes
@@ -36,11 +37,11 @@ from planner.layouts.layout_screening import (
 )
 from planner.layouts.layout_space import LayoutSpace
 from planner.layouts.recomputed_layers import of_stage
-from planner.layouts.solved_offload import offload_is_open
+from planner.layouts.solved_offload import offload_is_open, searched_offload
 from planner.plan.launchable.launch_refusals import launchable
 from planner.plan.launchable.launch_rules import trained_facts
 from planner.specs.layers import kind_counts, module_parts
-from planner.specs.parallelism import PART_SETS, ZERO_BUBBLE, Recompute
+from planner.specs.parallelism import PART_SETS, ZERO_BUBBLE, Recompute, parts_of, sets_of_parts
 
 Mixing = Literal["none", "all", "ranges"]  # of layers that are recomputed in full: none, all or none, any
 
@@ -50,6 +51,7 @@ class PricedSet(NamedTuple):
 
     seconds: Floats  # in backward
     freed: FreedBytes
+    named: Number = 0.0  # largest share of what is kept beside it, in kinds that may be named to be offloaded
 
 
 class Excess(NamedTuple):
@@ -59,6 +61,7 @@ class Excess(NamedTuple):
     kept: Floats  # bytes of these, of all micro-batches in flight
     backward: Floats  # bytes that a backward holds without recomputation
     layers: Floats
+    between: Floats  # share of the layers that are neither the first nor the last of a chunk
 
 
 def searched_sets(problem: LayoutProblem) -> tuple[Recompute, ...]:
@@ -139,7 +142,12 @@ def priced_sets(problem: LayoutProblem, sets: Sequence[Recompute], at: LayoutCol
     module = problem.trained.module
     seconds = recompute_seconds_by(module, sets, at, problem.machine)
     freed = (freed_bytes(module, how, at, problem.accounting) for how in sets)
-    return [PricedSet(*each) for each in zip(seconds, freed, strict=True)]
+    hidden = hidden_bytes(problem, at)
+    beside = (replace(at, recomputed_parts=parts_of(how)) for how in sets)
+    named = (
+        0.0 if how == "full" else named_most(problem, some, hidden) for how, some in zip(sets, beside, strict=True)
+    )
+    return [PricedSet(*each) for each in zip(seconds, freed, named, strict=True)]
 
 
 def seconds_with(stages: Sequence[Excess], price: PricedSet, full: PricedSet, tokens: Floats, mixes: Mixing) -> Floats:
@@ -170,7 +178,8 @@ def share_in_full(excess: Excess, price: PricedSet, full: PricedSet, tokens: Flo
     left = beyond(full.freed.held) - price.freed.share
     count = np.ceil(left / np.maximum(1e-9, full.freed.share - price.freed.share) * excess.layers)
     share = np.maximum(1.0, count) / excess.layers
-    alone = beyond(price.freed.held) <= price.freed.share
+    offloaded = price.named * (1.0 - price.freed.share) * excess.between
+    alone = beyond(price.freed.held) <= price.freed.share + offloaded
     return np.asarray(np.where(alone, 0.0, np.where(share > 1.0, 2.0, share)))
 
 
@@ -204,10 +213,37 @@ def offloaded_most(problem: LayoutProblem, at: LayoutColumns) -> Number:
     """The share of the activations of layouts without recomputation, (layouts,) or one for all, that as many bytes are
     as may be in host memory whatever is recomputed: a layer that keeps less sends no more while it computes.
     """
-    if not offload_is_open(problem, at):
+    if not offload_is_open(problem, at) or searched_offload(problem):
         return at.offload
     most = largest_offload(problem.trained.module, at, problem.machine, problem.trained.offloaded_size)
     return np.where(most.full > 0.0, np.minimum(1.0, most.partial + 1.0 / OFFLOAD_STEPS), 0.0)
+
+
+def hidden_bytes(problem: LayoutProblem, at: LayoutColumns) -> Number:
+    """Bytes of a token in one layer that hide where kinds are named to be offloaded, (layouts,), beside whatever parts
+    are recomputed, as forwards hide less; 0 where none may be named.
+    """
+    if not searched_offload(problem) or not offload_is_open(problem, at):
+        return 0.0
+    bare, trained = replace(at, recomputed_parts=frozenset(), full_recompute=0.0), problem.trained
+    most = largest_offload(trained.module, bare, problem.machine, trained.offloaded_size)
+    return most.hidden * (1.0 + 1.0 / OFFLOAD_STEPS)
+
+
+def named_most(problem: LayoutProblem, at: LayoutColumns, hidden: Number) -> Number:
+    """The largest share of what layouts keep, beside the parts that they recompute, in a set of kinds that may be named
+    to be offloaded, (layouts,) or one for all: one that hides, of experts only where these are not recomputed.
+    """
+    share: Number = 0.0
+    if not np.any(hidden):
+        return share
+    kinds = searched_offload(problem)
+    each = named_bytes(problem.trained.module, at, problem.accounting, kinds)
+    for names, own in zip(sets_of_parts(kinds), each, strict=True):
+        if not {"moe"} & at.recomputed_parts & {*names}:
+            largest = np.where(np.asarray(at.pp) == 1, own.share, own.largest)
+            share = np.maximum(share, np.where(own.mean <= hidden, largest, 0.0))
+    return share
 
 
 def memory_excesses(problem: LayoutProblem, held: LayoutColumns, offload: Number, alike: bool = False) -> list[Excess]:
@@ -221,8 +257,9 @@ def memory_excesses(problem: LayoutProblem, held: LayoutColumns, offload: Number
         moved = of_stage(stage, offload) * stage.offloadable(0.0)
         needed = stage.states + stage.kept - moved + stage.backward
         share = np.where(stage.update > room, np.inf, (needed - room) / kept)
-        one = Excess(np.full(held.tp.size, -np.inf), *np.ones((3, held.tp.size)))
-        for column, own in zip(one, (share, kept, stage.backward, np.maximum(1.0, stage.layers)), strict=True):
+        one = Excess(np.full(held.tp.size, -np.inf), *np.ones((4, held.tp.size)))
+        between = stage.offloadable(0.0) / kept
+        for column, own in zip(one, (share, kept, stage.backward, np.maximum(1.0, stage.layers), between), strict=True):
             column[stage.layouts] = own
         found.append(one)
     return found

@@ -3,16 +3,25 @@
 Hidden copies take no time, while recomputation does. So where nothing else fits, offload comes first: the least share
 with which no layer is recomputed in full. Where the largest share that hides is too little for that, as few layers are
 recomputed as fit beside it, and of the shares with which they do the least is taken.
+
+Of a framework that offloads whole kinds of activations, and no shares, the kinds are named instead: of all sets of them
+whose copies hide, that the host has room for, and with which no layer is recomputed in full, the one that moves least.
+Beside layers in full none are: what is left of these is their input, which no kind names.
 """
 
 import numpy as np
+from numpy.typing import NDArray
 
-from planner.costs import LargestOffload, LayoutColumns, largest_offload
+from planner.costs import LargestOffload, LayoutColumns, columns_where, largest_offload, named_bytes
 from planner.costs.memory import OFFLOAD_STEPS, StageBytes
+from planner.layouts.layout_batches import column_batches
 from planner.layouts.layout_problem import LayoutProblem
+from planner.layouts.layout_space import LayoutSpace
 from planner.layouts.recomputed_layers import Floats, fullest_bytes, solved_recompute
-from planner.specs.parallelism import ZERO_BUBBLE
+from planner.specs.layers import module_parts
+from planner.specs.parallelism import ZERO_BUBBLE, RecomputedPart, part_code, sets_of_parts
 
+SolvedOffload = tuple[Floats, Floats, Floats]
 ROUNDING = 1e-6  # of a step of the share
 
 
@@ -23,23 +32,92 @@ def offload_is_open(problem: LayoutProblem, at: LayoutColumns) -> bool:
     fixed, knobs = problem.trained.fixed, problem.knobs
     settled = fixed.offload is not None or isinstance(fixed.recompute, dict)
     alone = knobs.offload == "alone" and bool(at.recomputed_parts)
-    told = knobs.offload != "none" and knobs.offload_shares == "any"
+    told = knobs.offload != "none" and (knobs.offload_shares == "any" or bool(searched_offload(problem)))
     able = problem.by_rates and problem.accounting.flash and bool(problem.machine.device.host_gb_per_s)
     return able and told and not settled and not alone and at.schedule not in ZERO_BUBBLE
 
 
-def with_offload(
-    problem: LayoutProblem, at: LayoutColumns, stages: list[StageBytes], share: Floats, recomputes: bool
-) -> tuple[Floats, Floats]:
-    """The shares of layers recomputed in full and of activations offloaded, (layouts,) each. `share`: of layers,
-    without offload; `recomputes`: whether it may be less.
+def searched_offload(problem: LayoutProblem) -> tuple[RecomputedPart, ...]:
+    """The kinds of activations that a search may name, of those that the module has; () where it has shares, and beside
+    other modules.
     """
-    offload, fragmentation = np.zeros(share.shape), problem.accounting.fragmentation
-    tight = share > 0.0 if recomputes else fullest_bytes(stages, share, fragmentation) > problem.allowed
+    knobs, trained = problem.knobs, problem.trained
+    if knobs.offload_shares != "none" or trained.any_assignment or trained.fixed.offload is not None:
+        return ()
+    return tuple(part for part in module_parts(trained.module) if part in knobs.offloaded_parts)
+
+
+def named_parts(problem: LayoutProblem, codes: Floats) -> NDArray[np.bool_]:
+    """Which of the kinds that a search may name each layout names, (kinds, layouts)."""
+    each = [part_code([part]) for part in searched_offload(problem)]
+    return np.asarray(codes.astype(np.int64) & np.array(each)[:, None] > 0)
+
+
+def tight_layouts(
+    problem: LayoutProblem, at: LayoutColumns, stages: list[StageBytes], share: Floats, recomputes: bool
+) -> NDArray[np.bool_]:
+    """Which layouts do not fit without recomputation, and may offload. `share`, `recomputes`: as `with_offload` has
+    them.
+    """
+    tight = (
+        share > 0.0 if recomputes else fullest_bytes(stages, share, problem.accounting.fragmentation) > problem.allowed
+    )
     if problem.knobs.offload == "alone":
         tight = tight & (np.asarray(at.pp) == 1) & (recomputes | (share == 0.0))
+    return np.asarray(tight)
+
+
+def with_offloaded_parts(
+    problem: LayoutProblem, at: LayoutColumns, stages: list[StageBytes], share: Floats, recomputes: bool
+) -> SolvedOffload:
+    """As `with_offload`, by kinds of activations."""
+    share, codes, kinds = share.copy(), np.zeros(share.shape), searched_offload(problem)
+    tight = tight_layouts(problem, at, stages, share, recomputes)
     if not tight.any():
-        return share, offload
+        return share, codes, codes
+    at, trained, sets = columns_where(at, tight), problem.trained, sets_of_parts(kinds)
+    hidden = largest_offload(trained.module, at, problem.machine, trained.offloaded_size).hidden
+    base = np.zeros(int(tight.sum())) if recomputes else share[tight]
+    sizes = [
+        np.broadcast_to(each.most, base.shape) for each in named_bytes(trained.module, at, problem.accounting, kinds)
+    ]
+    able, chosen = np.array(sizes) <= hidden, np.array([[part in some for part in kinds] for some in sets])
+    for stage in (each.among(tight) for each in stages):
+        own = base[stage.layouts]
+        moved = chosen @ stage.offloadable_parts(own)
+        enough = moved >= stage.beyond(problem.allowed, problem.accounting.fragmentation, own)
+        able[:, stage.layouts] &= enough & (moved <= problem.host_bytes)
+    least = np.argmin(np.where(able, sizes, np.inf), axis=0)
+    found = able.any(axis=0)
+    codes[tight] = np.where(found, np.array([*map(part_code, sets)])[least], 0)
+    share[tight] = np.where(found, base, share[tight])
+    return share, (codes > 0).astype(np.float64), codes
+
+
+def fixed_offload_hides(problem: LayoutProblem, found: LayoutSpace) -> NDArray[np.bool_]:
+    """Whether the copies of what the job says is offloaded hide in each layout of a space, (layouts,)."""
+    fixed, trained = problem.trained.fixed, problem.trained
+    hides = np.ones(len(found["tp"]), dtype=np.bool_)
+    for places, at in column_batches(trained, found) if fixed.offload else ():
+        most = largest_offload(trained.module, at, problem.machine, trained.offloaded_size)
+        if fixed.offloaded_parts:
+            *_, named = named_bytes(trained.module, at, problem.accounting, fixed.offloaded_parts)
+            hides[places] = named.most <= most.hidden
+        else:
+            hides[places] = fixed.offload_share <= within(at.full_recompute, most)
+    return hides
+
+
+def with_offload(
+    problem: LayoutProblem, at: LayoutColumns, stages: list[StageBytes], share: Floats, recomputes: bool
+) -> SolvedOffload:
+    """The shares of layers recomputed in full and of activations offloaded, and the kinds that these are a share of,
+    (layouts,) each. `share`: of layers, without offload; `recomputes`: whether it may be less.
+    """
+    offload, everything = np.zeros(share.shape), np.zeros(share.shape)
+    tight = tight_layouts(problem, at, stages, share, recomputes)
+    if not tight.any():
+        return share, offload, everything
     most = largest_offload(problem.trained.module, at, problem.machine, problem.trained.offloaded_size)
     tight = tight & (most.full > 0.0)
     largest = LargestOffload(*(np.broadcast_to(each, share.shape)[tight] for each in most))
@@ -47,7 +125,7 @@ def with_offload(
     before = share[tight] if recomputes else None
     base = np.zeros(largest.full.shape) if recomputes else share[tight]
     share[tight], offload[tight] = least_offload(problem, some, largest, base, before)
-    return share, offload
+    return share, offload, everything
 
 
 def least_offload(

@@ -37,7 +37,7 @@ from planner.layouts.layout_problem import LayoutProblem
 from planner.layouts.layout_screening import Floats, fitted, recompute_is_open
 from planner.layouts.layout_space import LayoutSpace
 from planner.layouts.rank_orders import Mask, order_choices
-from planner.layouts.searched_parts import offloaded_most, searched_sets, taken_columns
+from planner.layouts.searched_parts import hidden_bytes, named_most, offloaded_most, searched_sets, taken_columns
 from planner.layouts.solved_optimizer_offload import offloads_moments, optimizer_offload_is_open
 from planner.layouts.space_bound import held_micro_batches, step_items
 from planner.specs.layers import kind_counts
@@ -56,6 +56,7 @@ class SetOfLayers(NamedTuple):
     how: Recompute
     lines: LinesOfStages
     held: tuple[LayerKept, ...]  # with each of the micro-batches that memory has to hold
+    offload: tuple[Number, ...]  # the most of what is kept that may be in host memory, with each of these
     in_full: Floats  # seconds by which a step is longer for each layer of a rank in full; infinite where none may be
 
 
@@ -163,13 +164,18 @@ class DividedPipelines:
         mean = replace(at, **changed)
         first, last = (mean if some is at else some for some in (first, last))
         items = self.items._replace(mean=mean, first=first, last=last)
-        held = []
+        held, moved = list[LayerKept](), list[Number]()
         for some in self.held if self.room else ():
             some = replace(some, **changed)
             chunks = [some.vpp] if np.all(np.asarray(some.vpp) == 1) else [some.vpp, np.minimum(some.vpp, 2.0)]
             kept = layer_kept(problem.trained.module, some, problem.accounting, chunks)
-            held.append(kept._replace(kept=kept.least_kept) if names_ranges(problem) else kept)
-        return SetOfLayers(how, lines_of_stages(problem.trained.module, items, problem.machine), (*held,), in_full)
+            all_full = np.asarray(full) + 0.0 * kept.kept >= 1.0
+            least = all_full | names_ranges(problem)
+            held.append(kept._replace(kept=np.where(least, kept.least_kept, kept.kept)))
+            shares, named = offloaded_most(problem, some), named_most(problem, some, hidden_bytes(problem, some))
+            moved.append(np.where(all_full, 1.0 * (shares > 0.0), np.maximum(shares, named)))
+        lines = lines_of_stages(problem.trained.module, items, problem.machine)
+        return SetOfLayers(how, lines, (*held,), (*moved,), in_full)
 
     def may_divide(self, most: Floats) -> Mask:
         """Whether each may take no more than so many seconds if what its layers free takes no time."""
@@ -245,10 +251,9 @@ class DividedPipelines:
         moved = self.moments_offloaded(tried.lines, seconds)
         room, state = self.room.room + moved * self.room.moments_outside, self.room.state - moved * self.room.moments
         left = np.maximum(0.0, seconds - tried.lines.constant)
-        for columns, kept in zip(self.held, tried.held, strict=True):
+        for columns, kept, offload in zip(self.held, tried.held, tried.offload, strict=True):
             ends = 2.0 * np.minimum(columns.vpp, 2.0)  # layers of a rank that stay, where others are offloaded
-            bytes_, offload = kept.flying * kept.kept, offloaded_most(self.problem, columns)
-            own = room - kept.ends
+            bytes_, own = kept.flying * kept.kept, room - kept.ends
             plain = own / (state + bytes_)
             if np.any(offload):
                 beside = (own - ends * offload * bytes_) / (state + (1.0 - offload) * bytes_)

@@ -32,6 +32,7 @@ from planner.specs.parallelism import (
     EncoderBackward,
     FeatureSource,
     GradientDtype,
+    Offload,
     OverlappedKind,
     Parallelism,
     Recompute,
@@ -222,7 +223,7 @@ class Layout(Parallelism, kw_only=True):
     sequence_parallel: bool = True
     zero: ZeroStage = 0
     recompute: Recompute | dict[str | int, Recompute] = "none"
-    offload: Share = 0.0
+    offload: Offload = 0.0
     optimizer_offload: Share = 0.0
     schedule: Schedule | None = None  # where there are stages; None: 1f1b, or interleaved where ranks have chunks
     dispatch: Dispatch = "all_to_all"
@@ -455,9 +456,11 @@ class Assignment(NamedTuple):
         return tuple(entry.item if isinstance(entry, OffloadedItem) else entry for entry in self.entries)
 
     def offload_shares(self, layout: Layout) -> tuple[float, ...]:
-        """Return, item by item, the share of activations that is offloaded in a module with this layout."""
+        """Return, item by item, the share that is offloaded of a module's activations with this layout, or of those
+        that it names.
+        """
         shares = (entry.offload if isinstance(entry, OffloadedItem) else None for entry in self.entries)
-        return tuple(layout.offload if share is None else share for share in shares)
+        return tuple(layout.offload_share if share is None else share for share in shares)
 
 
 def assignments(plan: Plan, micro_batch: MicroBatch) -> Iterator[Assignment]:

@@ -6,6 +6,7 @@ from typing import cast
 from planner.costs import Pricing
 from planner.costs.memory import Offloading
 from planner.errors import InputError
+from planner.plan.descriptions import flow_text
 from planner.plan.plan_file import ItemEntry, MicroBatch, OffloadedItem, Plan
 from planner.plan.task import Task
 from planner.specs.base import Layers, Ranks, with_fields
@@ -21,10 +22,12 @@ def require_hidden_offload(plan: Plan, number: int, pricing: Pricing, tasks: Seq
         for item, size, ratio in zip(task.items, task.sizes, task.offload, strict=True):
             most = rank.largest_ratio(size)
             if ratio > most:
+                parts = plan.layouts[task.module].offloaded_parts
+                asked, fix = (f"{flow_text(parts)}, {most:.0%} of which can", "fewer kinds") if parts else ("", "")
                 raise InputError(
-                    f"offload would not hide: item {item} asks for {ratio:g}, at most {most:g} here",
+                    f"offload would not hide: item {item} asks for {asked or f'{ratio:g}, at most {most:g} here'}",
                     where=f"steps[{number}].micro_batches[{task.micro_batch}]",
-                    fix=f"offload: {most:g}, or less",
+                    fix=f"offload: {fix or f'{most:g}, or less'}",
                 )
 
 
@@ -45,16 +48,17 @@ def hidden_shares(plan: Plan, pricing: Pricing, module: str) -> dict[int, float]
 
 def with_hidden_offload(draft: Plan, pricing: Pricing) -> Plan:
     """The draft of one step of several modules, with less offloaded of the items of which as much as their layout says
-    would not hide.
+    would not hide. Of kinds of activations all is.
     """
     (step,) = draft.steps
-    most = {name: hidden_shares(draft, pricing, name) for name, layout in draft.layouts.items() if layout.offload}
+    shares = {name: layout.offload_share for name, layout in draft.layouts.items() if not layout.offloaded_parts}
+    most = {name: hidden_shares(draft, pricing, name) for name, share in shares.items() if share}
     if not most:
         return draft
 
     def entry(module: str, item: int) -> ItemEntry:
         share = most[module][item] if module in most else 1.0
-        return OffloadedItem(item=item, offload=share) if share < draft.layouts[module].offload else item
+        return OffloadedItem(item=item, offload=share) if share < shares.get(module, 0.0) else item
 
     drafted = cast("tuple[Mapping[str, Mapping[str, Sequence[int]]], ...]", step.micro_batches)
     micro_batches: tuple[MicroBatch, ...] = tuple(

@@ -20,6 +20,10 @@ RecomputeName = Literal["none", "selective", "full"]
 # What a layer recomputes: a name, or the parts, in the order above. `none` and `selective` are the names of two sets.
 Recompute = RecomputeName | Annotated[tuple[RecomputedPart, ...], msgspec.Meta(min_length=1)]
 RECOMPUTED_PARTS: tuple[RecomputedPart, ...] = get_args(RecomputedPart)
+# What of a layer's activations is in host memory: a share of all of them, or whole kinds. By kinds those that the name
+# has: attention's queries, keys, values and output; inputs of blocks and of their first products; of an MLP or of
+# experts what is between their products (costs/memory/activations.py).
+Offload = Share | Annotated[tuple[RecomputedPart, ...], msgspec.Meta(min_length=1)]
 SELECTIVE_PARTS: frozenset[RecomputedPart] = frozenset({"norm", "mlp"})  # what is cheap to recompute and large to keep
 Dtype = Literal["bf16", "fp8", "float32", "float64"]  # fp8: bf16 whose matrix products are computed in fp8
 ZeroStage = Annotated[int, msgspec.Meta(ge=0, le=3)]  # stage: 1 shards optimizer states, 2 gradients too, 3 weights too
@@ -66,7 +70,7 @@ class Parallelism(Spec):
     zero: ZeroStage | None = None
     # of all layers, or by ranges of layers, where others have none
     recompute: Recompute | dict[str | int, Recompute] | None = None
-    offload: Share | None = None  # share of each item's activations in host memory
+    offload: Offload | None = None  # of each item's activations in host memory: a share, or kinds such as [attention]
     optimizer_offload: Share | None = None  # share of Adam's moments in host memory, where processors update them
     schedule: Schedule | None = None  # of the passes on pipeline ranks
     dispatch: Dispatch | None = None
@@ -84,6 +88,8 @@ class Parallelism(Spec):
     def __post_init__(self) -> None:
         if isinstance(self.recompute, tuple | dict):
             msgspec.structs.force_setattr(self, "recompute", canonical_recompute(self.recompute))
+        if isinstance(self.offload, tuple):
+            msgspec.structs.force_setattr(self, "offload", parts_in_order(self.offload, "offload"))
         if self.schedule not in (None, "interleaved") and (self.vpp or 1) > 1:
             raise ValueError(
                 f"{self.schedule} has one chunk a rank, and vpp is {self.vpp} | set schedule: interleaved, or vpp: 1"
@@ -96,6 +102,34 @@ class Parallelism(Spec):
             raise ValueError(f"ulysses {self.ulysses} does not divide cp {self.cp} | a divisor, or 1 for a ring")
         if self.rank_order is not None:
             check_rank_order(self.rank_order)
+
+    @property
+    def offloaded_parts(self) -> tuple[RecomputedPart, ...]:
+        """The kinds of activations that are offloaded; () where it is a share of all of them."""
+        return self.offload if isinstance(self.offload, tuple) else ()
+
+    @property
+    def offload_share(self) -> float:
+        """The share of activations that is offloaded, of its kinds where it names them."""
+        return 1.0 if isinstance(self.offload, tuple) else self.offload or 0.0
+
+
+def part_code(parts: Iterable[RecomputedPart]) -> int:
+    """Return a set of parts as a number, a bit for each in their order."""
+    return sum(1 << RECOMPUTED_PARTS.index(part) for part in parts)
+
+
+def parts_of_code(code: int) -> tuple[RecomputedPart, ...]:
+    """Return the parts that a number of `part_code` stands for."""
+    return tuple(part for number, part in enumerate(RECOMPUTED_PARTS) if code >> number & 1)
+
+
+def parts_in_order(parts: tuple[RecomputedPart, ...], field: str) -> tuple[RecomputedPart, ...]:
+    """Return parts in the order of a layer. Raises ValueError where one is named twice."""
+    for part in parts:
+        if parts.count(part) > 1:
+            raise ValueError(f"{field} names `{part}` twice | name each part once")
+    return tuple(part for part in RECOMPUTED_PARTS if part in parts)
 
 
 def parts_of(how: Recompute) -> frozenset[RecomputedPart]:
@@ -115,19 +149,16 @@ def canonical_recompute(how: Recompute | dict[str | int, Recompute]) -> Recomput
     """Return the one way to say it, of all layers or of ranges. Raises ValueError where a part is named twice."""
     if isinstance(how, dict):
         return {layers: canonical_recompute(own) for layers, own in how.items()}  # type: ignore[misc]
-    for part in how if isinstance(how, tuple) else ():
-        if how.count(part) > 1:
-            raise ValueError(f"recompute names `{part}` twice | name each part once")
-    return recompute_of(how) if isinstance(how, tuple) else how
+    return recompute_of(parts_in_order(how, "recompute")) if isinstance(how, tuple) else how
+
+
+def sets_of_parts(parts: tuple[RecomputedPart, ...]) -> tuple[tuple[RecomputedPart, ...], ...]:
+    """Return every set of some of these parts, smaller sets first."""
+    return tuple(some for size in range(1, len(parts) + 1) for some in combinations(parts, size))
 
 
 # Every set of parts that has no name, smaller sets first.
-PART_SETS: tuple[tuple[RecomputedPart, ...], ...] = tuple(
-    parts
-    for size in range(1, len(RECOMPUTED_PARTS) + 1)
-    for parts in combinations(RECOMPUTED_PARTS, size)
-    if frozenset(parts) != SELECTIVE_PARTS
-)
+PART_SETS = tuple(parts for parts in sets_of_parts(RECOMPUTED_PARTS) if frozenset(parts) != SELECTIVE_PARTS)
 
 
 def check_rank_order(text: str) -> None:

@@ -1,5 +1,6 @@
 """What a framework can launch: each rule alone, one layout as a million, and published commands of two frameworks."""
 
+from dataclasses import replace
 from typing import get_args
 
 import numpy as np
@@ -24,6 +25,7 @@ from planner.specs.parallelism import DEFAULT_RANK_ORDER, Parallelism, Schedule
 
 SHIPPED = shipped_names(Software)
 FACTS = TrainedFacts(ranks=64, layers=80, heads=64, kv_heads=8, tied=True, sequences=128, tokens=8192)
+DENSE = ("attention", "norm", "mlp")
 ONES = Parallelism(tp=1, cp=1, ulysses=1, pp=1, vpp=1, ep=1, etp=1, zero=0, recompute="none", micro_batch=1, replica=1)
 
 # Rule → the knob that it reads and that restricts it, and fields of a layout that it refuses.
@@ -56,6 +58,7 @@ REFUSED = {
     "recomputation": ({"recompute": ("none", "full")}, {"recompute": "selective"}),
     "recomputed parts": ({"recomputed_parts": ("norm", "mlp")}, {"recompute": ("attention", "norm")}),
     "offload": ({"offload": "alone"}, {"offload": 0.5, "pp": 2}),
+    "offloaded kinds": ({"offload_shares": "none"}, {"offload": 0.5}),
     "optimizer offload": ({"optimizer_offload": (1,)}, {"optimizer_offload": 0.5, "zero": 3}),
     "dtype": ({"dtypes": ("bf16",)}, {"dtype": "fp8"}),
     "dtype of gradients": ({"gradients": ("float32",)}, {"gradients": "bf16"}),
@@ -80,6 +83,8 @@ OTHERS = [
     ("mesh of experts", {"expert_mesh": "dp"}, {"tp": 8, "ep": 16}),
     ("offload", {"offload": "none"}, {"offload": 0.5}),
     ("offload", {"offload": "alone"}, {"offload": 0.5, "recompute": "full"}),
+    ("offload", {"offload": "none"}, {"offload": ("norm",)}),
+    ("offloaded kinds", {"offloaded_parts": ("norm",)}, {"offload": ("norm", "attention")}),
     ("optimizer offload", {"optimizer_offload": ()}, {"optimizer_offload": 0.5, "zero": 1}),
     ("recomputation", {"recompute": ("none", "full")}, {"recompute": {"0-3": "full"}}),
     ("overlap of ep", {"ep_overlap": "interleaved"}, {"overlap": ("ep",), "ep": 2, "recompute": "full"}),
@@ -163,7 +168,7 @@ def layouts(draw):
         "dispatch": draw(st.sampled_from(["all_to_all", "node_level", "all_gather"])),
         "dtype": draw(st.sampled_from(["bf16", "fp8"])),
         "overlap": draw(st.sampled_from([(), ("tp",), ("ep",)])),
-        "offload": draw(st.sampled_from([None, 0.5])),
+        "offload": draw(st.sampled_from([None, 0.5, ("norm",), ("mlp", "moe")])),
         "optimizer_offload": draw(st.sampled_from([None, 0.5])),
         "sequence_parallel": draw(st.booleans()),
         "rank_order": draw(st.sampled_from([None, "tp-cp-pp-dp-replica", "cp-tp-dp-replica-pp"])),
@@ -193,6 +198,24 @@ def test_a_layout_passes_alone_as_among_many(found, software, sequences):
     passed = launchable(columns, options, facts, knobs)
     assert passed.shape == (len(found),) and passed.dtype == bool
     assert passed.tolist() == [not launch_refusals(each, facts, knobs) for each in found]
+
+
+def test_kinds_are_refused_with_the_nearest_that_can_be_offloaded():
+    """Experts that are recomputed keep nothing to offload; a share stands for all kinds of a module."""
+    knobs, facts = (
+        Knobs(offload_shares="none", offloaded_parts=("attention", "norm", "moe")),
+        replace(FACTS, parts=DENSE),
+    )
+    cases = [
+        ({"offload": 1.0}, "not 1.0", "offload: [attention, norm]"),
+        ({"offload": ("norm", "mlp")}, "not [norm, mlp]", "offload: [norm]"),
+        ({"offload": ("mlp",)}, "not [mlp]", "offload: 0"),
+        ({"offload": ("norm", "moe"), "recompute": ("moe",)}, "not [norm, moe]", "offload: [norm]"),
+    ]
+    for fields, message, fix in cases:
+        (refusal,) = launch_refusals(layout(**fields), facts, knobs)
+        assert message in refusal.message and refusal.fix == fix
+    assert not launch_refusals(layout(offload=("norm", "attention")), facts, knobs)
 
 
 def test_a_million_layouts_are_judged_at_once():

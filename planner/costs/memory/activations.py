@@ -16,6 +16,7 @@ from planner.specs.framework.memory_coefficients import MemoryCoefficients
 from planner.specs.layers import Module, kind_counts
 from planner.specs.layers.blocks import Block, LayerKind, block_entry, kind_blocks
 from planner.specs.layers.head_widths import head_dim, kv_heads, value_dim
+from planner.specs.parallelism import RecomputedPart, part_code
 from planner.specs.shapes import attention_output_width, query_width, value_width
 
 FLOAT32_BYTES = 4.0  # bytes of a float32
@@ -67,16 +68,73 @@ def kept_block_bytes(
     """Bytes per token of one layer, less what backward recomputes: of each block its input, its norm's output, and its
     own.
     """
-    shares, total = element_shares(at), 0.0
-    normed = module.hidden * shares.product * shares.outside  # a product's input
-    trained = {block: keeps_inputs(module, block) for block in kind_blocks(kind)}
-    mask = module.hidden * MASK_BYTES * shares.outside if accounting.dropout else 0.0
+    total: Number = 0.0
     for block in kind_blocks(kind):
-        again = "norm" in recomputed and not (accounting.fused_norms and norm_is_fused(module, block))
-        total = total + input_bytes(module, at) + mask + (normed if trained[block] and not again else 0.0)
-        if not (block == "mlp" and "mlp" in recomputed):
-            total = total + block_entry(block, BLOCK_BYTES, "the activations")(module, at, accounting, recomputed)
+        own = own_block_bytes(module, block, at, accounting, recomputed)
+        total = total + outer_block_bytes(module, block, at, accounting, recomputed) + own
     return total
+
+
+def outer_block_bytes(
+    module: Module, block: Block, at: LayoutColumns, accounting: MemoryCoefficients, recomputed: frozenset[str]
+) -> Number:
+    """Bytes per token of a block's input, and of its norm's output, which its first products multiply."""
+    shares = element_shares(at)
+    again = "norm" in recomputed and not (accounting.fused_norms and norm_is_fused(module, block))
+    normed = module.hidden * shares.product * shares.outside if keeps_inputs(module, block) and not again else 0.0
+    mask = module.hidden * MASK_BYTES * shares.outside if accounting.dropout else 0.0
+    return input_bytes(module, at) + mask + normed
+
+
+def own_block_bytes(
+    module: Module, block: Block, at: LayoutColumns, accounting: MemoryCoefficients, recomputed: frozenset[str]
+) -> Number:
+    """Bytes per token of what a block keeps beyond its input and its norm's output."""
+    if block == "mlp" and "mlp" in recomputed:
+        return 0.0
+    return block_entry(block, BLOCK_BYTES, "the activations")(module, at, accounting, recomputed)
+
+
+def part_bytes(
+    module: Module, kind: LayerKind, at: LayoutColumns, accounting: MemoryCoefficients
+) -> dict[RecomputedPart, Number]:
+    """Bytes per token of one layer by the parts that offload may name, with the layout's selective recomputation: of
+    attention all but its input; of norms the inputs of blocks and of their first products; of MLPs and experts what is
+    between. A dense MLP whose norm is one layer with its first product keeps both its inputs with it. State spaces and
+    logits of routers are of no part, nor is anything where every second product's output is kept.
+    """
+    found: dict[RecomputedPart, Number] = {}
+    by_operator, recomputed = at.recomputed_parts and accounting.selective == "ops", at.recomputed_parts
+    for block in () if by_operator else kind_blocks(kind):
+        if block == "state_space":
+            continue
+        own = own_block_bytes(module, block, at, accounting, recomputed)
+        own_parts: dict[RecomputedPart, Number] = {"attention": own}
+        if block == "mlp":
+            own_parts = {"mlp": own}
+        elif block == "experts":
+            besides = recomputed | {"mlp"}, recomputed | {"mlp", "moe"}
+            dense, router = (own_block_bytes(module, block, at, accounting, each) for each in besides)
+            own_parts = {"mlp": own - dense, "moe": dense - router}
+        norm: RecomputedPart = "mlp" if block == "mlp" and accounting.fused_norms else "norm"
+        own_parts[norm] = own_parts.get(norm, 0.0) + outer_block_bytes(module, block, at, accounting, recomputed)
+        for part, size in own_parts.items():
+            found[part] = found.get(part, 0.0) + size
+    return found
+
+
+def offloadable_part_bytes(
+    module: Module, kind: LayerKind, at: LayoutColumns, accounting: MemoryCoefficients, kept: Number
+) -> Number:
+    """Bytes per token that one layer can offload of the kinds that a layout names; where it names none, all that is
+    `kept`.
+    """
+    if not np.any(at.offloaded_parts):
+        return kept
+    codes, total = np.asarray(at.offloaded_parts).astype(np.int64), 0.0
+    for part, size in part_bytes(module, kind, at, accounting).items():
+        total = total + (codes & part_code([part]) > 0) * size
+    return np.where(codes == 0, kept, total)
 
 
 def keeps_inputs(module: Module, block: Block) -> bool:

@@ -8,13 +8,20 @@ import numpy as np
 from planner.costs.compute.layer_work import reading_columns
 from planner.costs.distinct_columns import LAYER_FIELDS, on_distinct
 from planner.costs.layout_columns import NUMERIC_FIELDS, LayoutColumns, Number
-from planner.costs.memory.activations import element_shares, input_bytes, layer_activations
+from planner.costs.memory.activations import (
+    element_shares,
+    input_bytes,
+    layer_activations,
+    offloadable_part_bytes,
+    part_bytes,
+)
 from planner.costs.memory.communicators import communicator_bytes
 from planner.costs.memory.model_states import gathered_bytes, stage_layers, update_bytes, zero_state_bytes
 from planner.costs.memory.pipeline_activations import in_flight, offloadable_bytes
 from planner.specs.framework.memory_coefficients import MemoryCoefficients
 from planner.specs.layers import Module, kind_counts
 from planner.specs.layers.blocks import LayerKind, only_reads
+from planner.specs.parallelism import RecomputedPart
 from planner.units import GIB
 
 
@@ -133,15 +140,10 @@ def activation_bytes(
         own, extra = layer_token_bytes(module, kind, at, accounting)
         kept, recomputed = kept + count * own, np.maximum(recomputed, np.where(count > 0, extra, 0.0))
     if np.any(at.offload):
-        whole = [replace(at, full_recompute=share) for share in (0.0, 1.0)]
-        each = [
-            sum(count * layer_token_bytes(module, kind, some, accounting)[0] for kind, count in held.items())
-            for some in whole
-        ]
+        each = [(count, known_token_bytes(module, kind, at, accounting)) for kind, count in held.items()]
+        moved = (sum(count * own.offloadable for count, own in each), sum(n * own.least_offloadable for n, own in each))
         layers = sum(held.values())
-        kept = kept - at.offload * offloadable_bytes(
-            each[0], each[1], layers, at.vpp, layers * np.asarray(at.full_recompute)
-        )
+        kept = kept - at.offload * offloadable_bytes(*moved, layers, at.vpp, layers * np.asarray(at.full_recompute))
     return in_flight(at, stage_at(at, stage)) * at.tokens * kept, at.tokens * recomputed
 
 
@@ -149,22 +151,32 @@ def layer_token_bytes(
     module: Module, kind: LayerKind, at: LayoutColumns, accounting: MemoryCoefficients
 ) -> tuple[Number, Number]:
     """Bytes per token of one layer: kept until its backward; and recomputed there, with its gathered input."""
-    each = on_distinct(at, LAYER_FIELDS, lambda some: token_bytes(module, kind, some, accounting))
+    each = known_token_bytes(module, kind, at, accounting)
     full = np.asarray(at.full_recompute)
     kept = full * each.input_only + (1.0 - full) * each.with_recompute
     recomputed = each.without_recompute - np.where(full > 0, each.input_only, each.with_recompute)
     return kept, recomputed + np.where(recomputed > 0, each.gathered_input, 0.0)
 
 
+def known_token_bytes(
+    module: Module, kind: LayerKind, at: LayoutColumns, accounting: MemoryCoefficients
+) -> "TokenBytes":
+    """`token_bytes`, once for every distinct layer."""
+    found: TokenBytes = on_distinct(at, LAYER_FIELDS, lambda some: token_bytes(module, kind, some, accounting))
+    return found
+
+
 class TokenBytes(NamedTuple):
     """Bytes per token that one layer keeps: all of its activations, those that it does not recompute in part, its
-    input; and its gathered input with the gradient.
+    input; its gathered input with the gradient; and what it may offload, recomputed in part and in full.
     """
 
     without_recompute: Number
     with_recompute: Number
     input_only: Number
     gathered_input: Number
+    offloadable: Number
+    least_offloadable: Number
 
 
 def token_bytes(module: Module, kind: LayerKind, at: LayoutColumns, accounting: MemoryCoefficients) -> TokenBytes:
@@ -173,8 +185,19 @@ def token_bytes(module: Module, kind: LayerKind, at: LayoutColumns, accounting: 
     """
     own, share = reading_columns(kind, at), at.readers if only_reads(kind) else 1.0
     each = layer_activations(module, kind, own, accounting)
-    kept = (each.without_recompute * share, each.with_recompute * share, input_bytes(module, own) * share)
-    return TokenBytes(*kept, gathered_input_bytes(module, at) * share)
+    inputs = input_bytes(module, own)
+    moved = offloadable_part_bytes(module, kind, own, accounting, each.with_recompute)
+    least = np.where(np.asarray(at.offloaded_parts) > 0, 0.0, inputs)  # a list of kinds names no input that is kept
+    kept = (*each[::-1], inputs, gathered_input_bytes(module, at), moved, least)
+    return TokenBytes(*(size * share for size in kept))
+
+
+def token_part_bytes(
+    module: Module, kind: LayerKind, at: LayoutColumns, accounting: MemoryCoefficients
+) -> dict[RecomputedPart, Number]:
+    """Bytes per token of one layer that it may offload, as `part_bytes` has them, per token of all sequences."""
+    own, share = reading_columns(kind, at), at.readers if only_reads(kind) else 1.0
+    return {part: size * share for part, size in part_bytes(module, kind, own, accounting).items()}
 
 
 def logit_bytes(module: Module, at: LayoutColumns, accounting: MemoryCoefficients, stage: Number) -> Number:

@@ -12,7 +12,8 @@ host. The rule is conservative; it leaves out what helps besides: communication,
 same micro-batch, each of which hides its own bytes. Of l layers the first and the last keep all that they have, so that
 a rank holds (2 + (1 − r)·(l − 2))·A·s/d bytes (and r·e·s/d more where the two recompute otherwise than the mean layer,
 and keep e bytes more than 2·A), what embedding and head keep, and what backward recomputes: k(r) times
-what it would hold otherwise. Ranks with room for C tokens each then hold the item once d·C ≥ k(r)·s.
+what it would hold otherwise. Ranks with room for C tokens each then hold the item once d·C ≥ k(r)·s. Where
+a layout names kinds of activations, r is a share of those alone, A is theirs in the rule, and the rest stays.
 """
 
 import math
@@ -38,16 +39,22 @@ class Offloading:
     passes: tuple[tuple[float, float], ...]  # α1, α2 of one layer: seconds per token² and per token
     bytes_per_second: float  # B; 0: the device has no link to its host
     recomputed_bytes: float = 0.0  # per token, while backward recomputes a layer
-    ends_beyond: float = 0.0  # per token, of the first layer and the last beyond twice A: they may recompute otherwise
+    named_bytes: float | None = None  # of A, what the layout names to be offloaded; None: all of it
+    ends_beyond: float = 0.0  # per token, of this in the first layer and the last beyond twice the mean's
+
+    @property
+    def offloadable_bytes(self) -> float:
+        """Bytes per token of one layer that can be offloaded."""
+        return self.layer_bytes if self.named_bytes is None else self.named_bytes
 
     def largest_ratio(self, size: int) -> float:
         """The largest ratio that hides behind compute; 0 where no layer is between the first and the last."""
         if self.layers <= 2 or not self.bytes_per_second:
             return 0.0
-        if not self.layer_bytes:
+        if not self.offloadable_bytes:
             return 1.0
         seconds = min(squared * size + linear for squared, linear in self.passes)  # per token
-        return math.floor(min(1.0, seconds * self.bytes_per_second / self.layer_bytes) * STEPS) / STEPS
+        return math.floor(min(1.0, seconds * self.bytes_per_second / self.offloadable_bytes) * STEPS) / STEPS
 
     def held_bytes(self, ratio: float) -> float:
         """Bytes per token on the device."""
@@ -55,7 +62,9 @@ class Offloading:
 
     def held_layer_bytes(self, ratio: float) -> float:
         """Bytes per token that layers hold on the device."""
-        return resident_layers(self.layers, ratio) * self.layer_bytes + ratio * self.ends_beyond
+        moved = self.offloadable_bytes
+        rest = self.layers * (self.layer_bytes - moved)
+        return rest + resident_layers(self.layers, ratio) * moved + ratio * self.ends_beyond
 
     def kept_share(self, ratio: float) -> float:
         """The share k: what a token holds on the device, over what it holds without offload; at most 1."""
@@ -71,12 +80,18 @@ class Offloading:
 
 
 def offloading_of(
-    passes: Sequence[CostLine], held: ActivationBytes, layers: int, device: Device, ends: float | None = None
+    passes: Sequence[CostLine],
+    held: ActivationBytes,
+    layers: int,
+    device: Device,
+    ends: float | None = None,
+    named: float | None = None,
 ) -> Offloading:
     """The offloading of a rank of `device` that has `layers` layers. `passes`: cost lines of one layer on one rank,
-    forward and backward; `held`: bytes of one token, in all of its layers; `ends`: in the first and the last of them,
-    where these keep other than the mean.
+    forward and backward; `held`: bytes of one token, in all of its layers; `named`: of these, what its layout names to
+    be offloaded, None for all; `ends`: in the first and the last of them, where these have other than the mean.
     """
+    offloadable = held.layers if named is None else named
     return Offloading(
         layers=layers,
         layer_bytes=held.layers / layers,
@@ -84,5 +99,6 @@ def offloading_of(
         passes=tuple((line.quad, line.lin) for line in passes),
         bytes_per_second=(device.host_gb_per_s or 0.0) * GB,
         recomputed_bytes=held.recompute_extra,
-        ends_beyond=0.0 if ends is None else ends - 2.0 * held.layers / layers,
+        named_bytes=None if named is None else named / layers,
+        ends_beyond=0.0 if ends is None else ends - 2.0 * offloadable / layers,
     )

@@ -11,7 +11,7 @@ A stage with the same layers as one in front of it holds no more: it has no more
 embedding nor logits. So where layers divide evenly only the first stage and the last are looked at.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -26,12 +26,14 @@ from planner.costs.memory.footprint import (
     loss_bytes,
     stage_at,
     token_bytes,
+    token_part_bytes,
 )
 from planner.costs.memory.model_states import moment_bytes, stage_layers
 from planner.costs.memory.pipeline_activations import fewest_recomputed, most_in_flight, offloadable_bytes
 from planner.specs.base import with_fields
 from planner.specs.framework.memory_coefficients import MemoryCoefficients
 from planner.specs.layers import Module, kind_counts
+from planner.specs.parallelism import RecomputedPart
 
 Counts = NDArray[np.int64]  # layers of a stage, (kinds, meshes)
 Floats = NDArray[np.float64]
@@ -49,8 +51,11 @@ class StageBytes(NamedTuple):
     moments: Floats  # of states, what may be in host memory
     kept: Floats  # by all micro-batches in flight, with no layer recomputed in full
     least_kept: Floats  # with all of them
+    movable: Floats  # of what is kept with no layer in full, what may be offloaded
+    least_movable: Floats  # the same with all of them
     backward: Floats  # of logits, or of what a layer's backward recomputes, whichever is more
     full_backward: Floats  # the same where that layer is recomputed in full
+    parts: Floats  # of what is kept, each kind of activations that was asked for, (kinds, layouts)
 
     def total(
         self, share: Floats, fragmentation: float, offload: Number = 0.0, optimizer_offload: Number = 0.0
@@ -67,8 +72,18 @@ class StageBytes(NamedTuple):
 
     def offloadable(self, share: Number) -> Floats:
         """Bytes of activations that may be offloaded, where this share of the layers is recomputed in full."""
-        each = offloadable_bytes(self.kept, self.least_kept, self.layers, self.chunks, share * self.layers)
+        each = offloadable_bytes(self.movable, self.least_movable, self.layers, self.chunks, share * self.layers)
         return np.asarray(each)
+
+    def offloadable_parts(self, share: Number) -> Floats:
+        """`offloadable` of each kind of activations that was asked for, (kinds, layouts)."""
+        none, recomputed = np.zeros_like(self.parts), share * self.layers
+        return np.asarray(offloadable_bytes(self.parts, none, self.layers, self.chunks, recomputed))
+
+    def naming(self, chosen: NDArray[np.bool_]) -> "StageBytes":
+        """The stages of layouts that name these of the kinds of activations to be offloaded, (kinds, layouts)."""
+        movable = (self.parts * chosen[:, self.layouts]).sum(axis=0)
+        return self._replace(movable=movable, least_movable=np.zeros_like(movable))
 
     def room(self, allowed: float, fragmentation: float) -> Floats:
         """Bytes that may be allocated."""
@@ -85,19 +100,26 @@ class StageBytes(NamedTuple):
         offloads = bool(np.any(offload))
         if offloads:
             beyond = beyond - offload * self.offloadable(0.0)
-        count = beyond / np.maximum(self.kept - self.least_kept, 1e-9) * layers
-        count = np.ceil(fewest_recomputed(count, layers, self.chunks, offload) if offloads else count)
+        saved = np.maximum(self.kept - self.least_kept, 1e-9)
+        count = beyond / saved * layers
+        moved = offload * (self.movable - self.least_movable) / saved if offloads else 0.0  # of what a layer saves
+        count = np.ceil(fewest_recomputed(count, layers, self.chunks, moved) if offloads else count)
         return np.asarray(np.where(self.update > room, layers, np.clip(count, 1.0, layers)) / layers)
 
     def least_offload(self, allowed: float, fragmentation: float, share: Floats) -> Floats:
         """The least share of activations to offload so that the stage fits, where this share of the layers is
         recomputed in full; above 1 where none is enough.
         """
+        return self.beyond(allowed, fragmentation, share) / np.maximum(self.offloadable(share), 1e-9)
+
+    def beyond(self, allowed: float, fragmentation: float, share: Floats) -> Floats:
+        """Bytes to offload so that the stage fits, where this share of the layers is recomputed in full; infinite where
+        the optimizer's step does not.
+        """
         room = self.room(allowed, fragmentation)
         beyond = self.states + self.kept * (1.0 - share) + self.least_kept * share - room
         beyond = beyond + np.where(share > 0.0, self.full_backward, self.backward)
-        needed = beyond / np.maximum(self.offloadable(share), 1e-9)
-        return np.where(self.update > room, np.inf, np.maximum(0.0, needed))
+        return np.where(self.update > room, np.inf, np.maximum(0.0, beyond))
 
     def least_optimizer_offload(
         self, allowed: float, fragmentation: float, share: Floats, offload: Number = 0.0
@@ -117,29 +139,36 @@ class StageBytes(NamedTuple):
     def among(self, chosen: NDArray[np.bool_]) -> "StageBytes":
         """The bytes of some of the layouts, which are counted anew. `chosen`: (layouts,) of all."""
         here, places = chosen[self.layouts], np.cumsum(chosen) - 1
-        return StageBytes(places[self.layouts[here]], *(part[here] for part in self[1:]))
+        return StageBytes(places[self.layouts[here]], *(part[..., here] for part in self[1:]))
 
 
 class LayerBytes(NamedTuple):
     """Bytes of one micro-batch in a layer of each kind, by distinct shards, (kinds, shards) each: kept, with nothing
-    recomputed in full and with all; and held in its backward, likewise.
+    recomputed in full and with all; of these, what may be offloaded, and what is held in its backward, likewise.
     """
 
     kept: Floats
     least_kept: Floats
+    movable: Floats
+    least_movable: Floats
     backward: Floats
     full_backward: Floats
 
 
 def stages_bytes(
-    module: Module, at: LayoutColumns, accounting: MemoryCoefficients, alike: bool = False
+    module: Module,
+    at: LayoutColumns,
+    accounting: MemoryCoefficients,
+    alike: bool = False,
+    parts: Sequence[RecomputedPart] = (),
 ) -> Iterator[StageBytes]:
     """The stages of which one is the fullest, each with the layouts in which it may be; `alike`: with all in which it
-    is another than the last.
+    is another than the last; `parts`: kinds of activations that are asked for by themselves.
     """
     meshes, of_mesh = distinct_places(at, STATE_FIELDS)
     shards, of_shards = distinct_places(at, LAYER_FIELDS)
     each, batches = layer_bytes(module, shards, accounting), np.broadcast_to(at.micro_batches, of_mesh.shape)
+    by_part = layer_part_bytes(module, shards, accounting, parts)
     logits = held_logits(module, shards, accounting, of_shards, batches if at.schedule == "gpipe" else None)
     earlier: list[Counts] = []
     for stage in candidate_stages(module, meshes):
@@ -164,8 +193,11 @@ def stages_bytes(
             moments,
             flying * added(held, each.kept, shard),
             flying * added(held, each.least_kept, shard),
+            flying * added(held, each.movable, shard),
+            flying * added(held, each.least_movable, shard),
             largest(ends, held, each.backward, shard),
             largest(ends, held, each.full_backward, shard),
+            np.array([flying * added(held, part, shard) for part in by_part]).reshape(len(by_part), len(layouts)),
         )
 
 
@@ -191,9 +223,20 @@ def layer_bytes(module: Module, at: LayoutColumns, accounting: MemoryCoefficient
         one = token_bytes(module, kind, at, accounting)
         again = [one.without_recompute - each for each in (one.with_recompute, one.input_only)]
         held = [each + np.where(each > 0, one.gathered_input, 0.0) for each in again]
-        found.append(tuple(at.tokens * each for each in (one.with_recompute, one.input_only, *held)))
+        moved = (one.offloadable, one.least_offloadable)
+        found.append(tuple(at.tokens * each for each in (one.with_recompute, one.input_only, *moved, *held)))
     shape = np.broadcast_shapes(*(np.shape(part) for one in found for part in one), (1,))
-    return LayerBytes(*(np.array([np.broadcast_to(one[part], shape) for one in found]) for part in range(4)))
+    return LayerBytes(*(np.array([np.broadcast_to(one[part], shape) for one in found]) for part in range(6)))
+
+
+def layer_part_bytes(
+    module: Module, at: LayoutColumns, accounting: MemoryCoefficients, parts: Sequence[RecomputedPart]
+) -> Floats:
+    """Bytes of one micro-batch of each of these kinds of activations in layers, (parts, kinds of layers, shards)."""
+    each = [token_part_bytes(module, kind, at, accounting) for kind in kind_counts(module)] if parts else []
+    found = [[at.tokens * np.asarray(one.get(part, 0.0)) for one in each] for part in parts]
+    shape = np.broadcast_shapes(*(np.shape(size) for sizes in found for size in sizes), (1,))
+    return np.array([[np.broadcast_to(size, shape) for size in sizes] for sizes in found])
 
 
 def held_logits(

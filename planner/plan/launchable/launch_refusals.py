@@ -147,7 +147,8 @@ def plan_refusals(plan: Plan) -> Iterator[tuple[str, LaunchRefusal]]:
     for name, layout in plan.layouts.items():
         at = StepCase(plan, name, knobs)
         shares = [share for a in at.assigned for share in a.offload_shares(layout)]
-        offloading = with_fields(layout, offload=max([layout.offload, *shares]))
+        alike = {*shares} <= {layout.offload_share}
+        offloading = layout if alike else with_fields(layout, offload=max([layout.offload_share, *shares]))
         every = [trained_facts(plan.uses.models[name], len(layout.ranks), sizes) for sizes in at.batches]
         refusals = dict.fromkeys(each for facts in every for each in launch_refusals(offloading, facts, knobs))
         yield from ((name, refusal) for refusal in refusals)

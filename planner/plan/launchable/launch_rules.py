@@ -14,7 +14,7 @@ import numpy as np
 from planner.plan.descriptions import flow_text
 from planner.plan.mesh.even_stages import has_even_stages
 from planner.specs.framework.knobs import RECOMPUTE_KINDS, ZERO_STAGES, Knobs
-from planner.specs.layers import Module
+from planner.specs.layers import Module, module_parts
 from planner.specs.layers.head_widths import kv_heads
 from planner.specs.parallelism import (
     DEFAULT_RANK_ORDER,
@@ -55,6 +55,7 @@ class TrainedFacts:
     tied: bool  # the head shares the embedding's weights
     sequences: int | None = None  # of a step
     tokens: int | None = None  # of each sequence
+    parts: tuple[RecomputedPart, ...] = RECOMPUTED_PARTS  # of some layer
 
 
 def trained_facts(module: Module, ranks: int, sizes: tuple[int, ...] = ()) -> TrainedFacts:
@@ -68,6 +69,7 @@ def trained_facts(module: Module, ranks: int, sizes: tuple[int, ...] = ()) -> Tr
         tied=any(end.tied for end in module.embedding_head),
         sequences=len(sizes) if equal else None,
         tokens=sizes[0] if equal else None,
+        parts=module_parts(module),
     )
 
 
@@ -236,6 +238,18 @@ def refuses_offload(at: LaunchCase) -> Truth:
     return (at.knobs.offload == "none") | (at["pp"] > 1) | (at["recompute"] > 0)
 
 
+def refuses_offloaded_kinds(at: LaunchCase) -> Truth:
+    """A share is offloaded where the framework offloads kinds of modules alone, or kinds are that it cannot name; or
+    experts that are recomputed, of which nothing is kept.
+    """
+    parts = at.options.offloaded_parts
+    if not parts:
+        return bool(at.options.offload) and at.knobs.offload_shares == "none"
+    if not {*parts} <= {*at.knobs.offloaded_parts}:
+        return True
+    return "moe" in parts and recomputes_any(at, {"moe"})
+
+
 def refuses_optimizer_offload(at: LaunchCase) -> Truth:
     """Moments of the optimizer are offloaded, and the framework cannot, or not beside the ZeRO stage."""
     stages = at.knobs.optimizer_offload
@@ -274,6 +288,14 @@ def stages_of_zero(at: LaunchCase) -> str:
     left &= set(at.knobs.zero_in_pipeline) if at["pp"] > 1 else left
     left &= set(at.knobs.zero_with_experts) if at["ep"] > 1 else left
     return choices(sorted(left))
+
+
+def nearest_kinds(at: LaunchCase) -> str:
+    """The kinds of activations nearest to those that a layout offloads that its framework can."""
+    wanted = at.options.offloaded_parts or at.facts.parts
+    again = bool(np.any(recomputes_any(at, {"moe"})))
+    able = tuple(part for part in at.knobs.offloaded_parts if part in wanted and not (again and part == "moe"))
+    return flow_text(able) if able else "0"
 
 
 def choices(allowed: Iterable[object]) -> str:
@@ -472,6 +494,14 @@ RULES = (
             "it offloads no activations | offload: 0"
             if at.knobs.offload == "none"
             else "it offloads activations only without pipeline and recomputation | pp: 1 and recompute: none"
+        ),
+    ),
+    Rule(
+        "offloaded kinds",
+        refuses_offloaded_kinds,
+        lambda at: (
+            f"it offloads {choices(at.knobs.offloaded_parts)} as whole kinds of activations that are not recomputed,"
+            f" not {flow_text(at.options.offload)} | offload: {nearest_kinds(at)}"
         ),
     ),
     Rule(

@@ -119,7 +119,9 @@ def exchange_laws(layout: Layout, module: Module, where: str) -> Iterator[Violat
 
 
 def recompute_laws(layout: Layout, module: Module, where: str) -> Iterator[Violation]:
-    """Ranges of `recompute` name existing layers, each once; parts that are named are in some layer."""
+    """Ranges of `recompute` name existing layers, each once; parts that are named, to be offloaded too, are in some
+    layer.
+    """
     by_range = layout.recompute if isinstance(layout.recompute, dict) else {"": layout.recompute}
     if isinstance(layout.recompute, dict):
         yield from range_laws(layout.recompute, module, f"{where}.recompute")
@@ -129,6 +131,8 @@ def recompute_laws(layout: Layout, module: Module, where: str) -> Iterator[Viola
             if part not in known_parts:
                 key = f"{where}.recompute{f'.{layers}' if layers != '' else ''}"
                 yield Violation(key, f"no layer has part `{part}` to recompute", f"some of {', '.join(known_parts)}")
+    for part in {*layout.offloaded_parts} - {*known_parts}:
+        yield Violation(f"{where}.offload", f"no layer has `{part}` to offload", f"some of {', '.join(known_parts)}")
 
 
 def expert_laws(layout: Layout, module: Module, where: str) -> Iterator[Violation]:

@@ -184,7 +184,7 @@ def cap_laws(plan: Plan, a: Assignment, group: Group, where: str) -> Iterator[Vi
         return
     layers = min((len(stage) for stage in layout.stages), default=plan.uses.models[a.module].layers)
     degree = group.resolved_split(layout).degree * layout.tp
-    offload = offload_shares(a, layout)
+    offload = {} if layout.offloaded_parts else offload_shares(a, layout)  # of kinds, all tokens leave some behind
     tokens = sum(
         plan.uses.tokens(a.module, item) * resident_layers(layers, offload.get(item, 0.0)) / layers for item in a.items
     )

@@ -157,6 +157,9 @@ def refusals(plan: Plan) -> Iterator[Refusal]:
         if plan.uses.models[name].borrows_embedding:
             message = f"words of `{name}` are looked up in a table on the ranks of another module: that cannot be run"
             yield message, f"uses.models.{name}.shared_words", "shared_words: false, for a table of its own"
+        if layout.offloaded_parts:
+            message = f"activations of {' and '.join(layout.offloaded_parts)} alone cannot be offloaded yet"
+            yield message, f"layouts.{name}.offload", "offload: a share of all activations"
         if layout.optimizer_offload:
             message = "an optimizer whose moments are in host memory cannot be run yet"
             yield message, f"layouts.{name}.optimizer_offload", "optimizer_offload: 0"

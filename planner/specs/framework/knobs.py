@@ -66,8 +66,9 @@ class Knobs(Spec):
     recompute: tuple[RecomputeKind, ...] = RECOMPUTE_KINDS
     recomputed_parts: tuple[RecomputedPart, ...] = RECOMPUTED_PARTS  # that can be named, where selective is possible
     offload: Literal["none", "alone", "any"] = "any"  # of activations; alone: without pipeline and recomputation
-    # whole: of modules or layers as a whole, some of which a share stands for.
-    offload_shares: Literal["any", "whole"] = "any"
+    # whole: of modules or layers as a whole, some of which a share stands for; none: of kinds of modules alone.
+    offload_shares: Literal["any", "whole", "none"] = "any"
+    offloaded_parts: tuple[RecomputedPart, ...] = RECOMPUTED_PARTS  # kinds of activations that can be named
     optimizer_offload: tuple[ZeroStage, ...] = ZERO_STAGES  # stages beside which moments may be in host memory
     dtypes: tuple[Dtype, ...] = get_args(Dtype)
     gradients: tuple[GradientDtype, ...] = get_args(GradientDtype)

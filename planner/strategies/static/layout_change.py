@@ -18,6 +18,7 @@ from planner.layouts import (
     LayoutSpace,
     ScreenedLayouts,
     fixed_fields,
+    fixed_offload_hides,
     fixed_text,
     layout_at,
     layout_problem,
@@ -31,7 +32,7 @@ from planner.plan.plan_file import Layout
 from planner.specs.base import with_fields
 from planner.specs.framework.knobs import Knobs
 from planner.specs.inputs import Inputs
-from planner.specs.parallelism import MESH_DIMS, Parallelism
+from planner.specs.parallelism import MESH_DIMS, Parallelism, decided_fields
 from planner.strategies.static.enough_ranks import MOST_TIMES, enough_ranks
 from planner.strategies.static.fixed_layout import uneven_degrees
 from planner.units import GIB, plural
@@ -79,7 +80,7 @@ def smallest_change(problem: LayoutProblem, wanted: dict[str, int]) -> LayoutCha
 def nearest_in(
     problem: LayoutProblem, found: LayoutSpace, wanted: dict[str, int]
 ) -> tuple[tuple[float, ...], LayoutChange] | None:
-    """The nearest layout of a space that fits, and how far it is."""
+    """The nearest layout of a space that fits and hides what the job says is offloaded, and how far it is."""
     if not len(found["tp"]):
         return None
     screened = screen(problem, found)
@@ -87,7 +88,7 @@ def nearest_in(
     if wanted.get("zero", 3) < 3:  # without ranks that share parameters, such stages shard nothing
         changed["zero"] &= found["tp"] * found["pp"] < problem.trained.ranks
     partly = (screened.layouts[FULL_LAYERS] > 0) & (found["recompute"] != FULL[1])
-    solved = {"recompute": partly} | {name: screened.layouts[name] > 0 for name in OFFLOADS}
+    solved = {"recompute": partly} | {name: screened.layouts[name] != 0 for name in OFFLOADS}
     changed |= {name: changed.get(name, np.zeros(len(each), dtype=np.bool_)) | each for name, each in solved.items()}
     away = np.sum([*changed.values()], axis=0)
     late = np.sum([each * CHANGED_FIRST.index(name) for name, each in changed.items()], axis=0)
@@ -95,7 +96,7 @@ def nearest_in(
     far = sum((doublings_apart(found[name].astype(np.float64), value) for name, value in wanted.items()), none)
     measures = (away, late, far, screened.seconds)
     order = np.lexsort(measures[::-1])
-    fitting = order[screened.fits(problem)[order]]
+    fitting = order[(screened.fits(problem) & fixed_offload_hides(problem, screened.layouts))[order]]
     if not len(fitting):
         return None
     place = int(fitting[0])
@@ -116,7 +117,8 @@ def change_at(
     layout = layout_at(problem.trained, screened.layouts, place)
     what = [f"{name} {int(screened.layouts[name][place])}" for name in names if name != "recompute"]
     how = [f"recompute {flow_text(layout.recompute)}"] if "recompute" in names else []
-    also = [text for text in solved_fields(layout) if text.split()[0] not in wanted]
+    known = {*wanted, *decided_fields(problem.trained.fixed)}
+    also = [text for text in solved_fields(layout) if text.split()[0] not in known]
     seconds, needed = float(screened.seconds[place]), float(screened.bytes_needed[place])
     return LayoutChange(layout, (*what, *how, *also), seconds, needed)
 
@@ -124,8 +126,9 @@ def change_at(
 def solved_fields(layout: Layout) -> tuple[str, ...]:
     """What of a layout is solved for, as a job says it: layers recomputed in full, and the shares offloaded."""
     recompute = (f"recompute {flow_text(layout.recompute)}",) if layout.recompute != "none" else ()
-    shares = {"offload": layout.offload, "optimizer_offload": layout.optimizer_offload}
-    return (*recompute, *(f"{name} {share:g}" for name, share in shares.items() if share))
+    offload = (f"offload {flow_text(layout.offload)}",) if layout.offload else ()
+    moments = (f"optimizer_offload {layout.optimizer_offload:g}",) if layout.optimizer_offload else ()
+    return (*recompute, *offload, *moments)
 
 
 def fixed_numbers(fixed: Parallelism) -> dict[str, int]:
