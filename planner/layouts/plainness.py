@@ -15,7 +15,9 @@ from planner.layouts.layout_fields import (
     DISPATCH,
     EP_OVERLAP,
     FULL_LAYERS,
+    OFFLOAD,
     OFFLOADS,
+    OPTIMIZER_OFFLOAD,
     RANK_ORDER,
     RECOMPUTE,
     RECOMPUTE_BY_RANGES,
@@ -55,7 +57,7 @@ UNUSUAL: dict[str, tuple[Callable[[Columns], Number], str]] = {
     "chunks": (lambda at: np.ceil(np.log2(at["vpp"])).astype(int), "guides start with none, and double them"),
     "uneven stages": (lambda at: at[UNEVEN] * 2, "ranges of layers are written out, for each model anew"),
     "ZeRO": (lambda at: np.maximum(0, at["zero"] - at[USUAL_ZERO]), "another wrapper, and other checkpoints"),
-    "offload": (lambda at: sum((at[name] > 0) * 3 for name in OFFLOADS), "hosts and their bus join the step"),
+    "offload": (lambda at: sum((at[name] != 0) * 3 for name in OFFLOADS), "hosts and their bus join the step"),
     "zero bubble": (lambda at: np.isin(at[SCHEDULE], SPLIT) * 2, "kernels have to split backward in two"),
     "rank order": (lambda at: (at[RANK_ORDER] > 0) * 2, "launchers and checkpoints assume the usual one"),
     "dispatch": (lambda at: (at[DISPATCH] > 0) * 1, "all-to-all is built in, others are libraries"),
@@ -83,7 +85,7 @@ def layout_points(layout: Layout, knobs: Knobs) -> int:
         EP_OVERLAP: "ep" in layout.overlap,
         UNEVEN: not has_even_stages(layout),
     }
-    shares = {name: getattr(layout, name) for name in OFFLOADS}
+    shares = {OFFLOAD: layout.offload_share, OPTIMIZER_OFFLOAD: layout.optimizer_offload}
     return int(points_of({SCHEDULE: 0, USUAL_ZERO: usual_zero(knobs), **numbers_of(layout), **others, **shares}))
 
 
