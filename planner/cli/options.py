@@ -75,6 +75,12 @@ def strategy_names(incomplete: str) -> list[str]:
     return names("strategies", incomplete)
 
 
+def export_names(incomplete: str) -> list[str]:
+    from planner.export import EXPORTERS
+
+    return sorted(name for name in EXPORTERS if name.startswith(incomplete))
+
+
 Job = Annotated[str, typer.Argument(help="A job file, or the name of a shipped job.", autocompletion=job_names)]
 JobOrPlan = Annotated[
     str, typer.Argument(help="A job file, the name of a shipped job, or a plan file.", autocompletion=job_names)

@@ -20,7 +20,14 @@ from planner.files.error_location import nearest_word
 from planner.files.file_lock import hold_lock, is_locked
 from planner.files.folder_queue import TAKEN, FolderQueue
 from planner.files.format_schema import json_schema
-from planner.files.named_paths import inside, path_exists, plain_name, require_folder, require_writable
+from planner.files.named_paths import (
+    inside,
+    path_exists,
+    plain_name,
+    require_folder,
+    require_unchanged,
+    require_writable,
+)
 from planner.files.read import format_of, parse, place, read, read_json, top_keys, with_position
 from planner.files.write import atomic_write, digest, dump, json_text, sync_folder, write, write_bytes, write_text
 
@@ -57,6 +64,7 @@ __all__ = [
     "read_text",
     "require_folder",
     "require_regular",
+    "require_unchanged",
     "require_writable",
     "sync_folder",
     "too_many_records",

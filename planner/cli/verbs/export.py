@@ -7,34 +7,44 @@ from typing import Annotated
 
 import typer
 
-from planner.cli.options import Json, PlanFile
+from planner.cli.options import JobOrPlan, Json, export_names
 from planner.errors import InputError
 
 HF = "hf"
 
 
 def export(
-    plan: PlanFile,
-    to: Annotated[str, typer.Option("--to", help="torch-csv: a schedule of torch.distributed.pipelining.")],
+    plan: JobOrPlan,
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to",
+            help="megatron: a launch script of Megatron-LM; torch-csv: a schedule of torch.distributed.pipelining.",
+            autocompletion=export_names,
+        ),
+    ],
     output: Annotated[Path, typer.Option("-o", "--output", help="File to write; `-` for stdout.")],
+    version: Annotated[str, typer.Option(help="Version to write for, such as 0.14; default: the newest.")] = "",
     json: Json = False,
 ) -> None:
-    """Export a plan for another program.
+    """Export a plan for another program, or the layout that a job fixes.
 
-    torch-csv: the pipeline schedule, as the multi-stage schedules of torch.distributed.pipelining load it.
+    megatron: a shell script that starts it with torchrun, complete but for data. What the program cannot be told is
+    refused, with the best plan that it can. torch-csv: the pipeline schedule, as the multi-stage schedules of
+    torch.distributed.pipelining load it. No other file is written over.
     """
-    from planner import pipeline
     from planner.cli import render
     from planner.cli.views import export_lines
-    from planner.export import export_plan
-    from planner.files import write_text
+    from planner.files import require_unchanged, write_text
+    from planner.workflows.launching import exported
 
-    exported = export_plan(pipeline.read_plan(plan), to)
+    file = exported(plan, to, version)
     if str(output) == "-":
-        render.print_raw(exported.text)
+        render.print_raw(file.text)
         return
-    write_text(output, exported.text)
-    render.emit(json, export_lines.export_summary(exported, to, output), *export_lines.export_lines(exported, output))
+    require_unchanged(output, file.text, "name another file with -o, or remove this one")
+    write_text(output, file.text)
+    render.emit(json, export_lines.export_summary(file, to, output), *export_lines.export_lines(file, output))
 
 
 def import_file(

@@ -1,0 +1,33 @@
+"""What other programs are told to train with: of each a table, fields of a launch ↔ its arguments, and its files"""
+
+from planner.targets.launch import Launch, canonical, fields_of
+from planner.targets.launch_command import LaunchCommand
+from planner.targets.megatron_script import MEGATRON
+from planner.targets.rows import Said
+from planner.targets.target import (
+    ReadLaunch,
+    Target,
+    WrittenLaunch,
+    arguments_of,
+    chosen_version,
+    located,
+    read_target,
+)
+
+TARGETS: dict[str, Target] = {"megatron": MEGATRON}  # what `planner export` writes and `planner import` reads
+
+__all__ = [
+    "TARGETS",
+    "Launch",
+    "LaunchCommand",
+    "ReadLaunch",
+    "Said",
+    "Target",
+    "WrittenLaunch",
+    "arguments_of",
+    "canonical",
+    "chosen_version",
+    "fields_of",
+    "located",
+    "read_target",
+]

@@ -1,0 +1,128 @@
+"""What a program is told to start, whatever the program: a module, its layout, and the step."""
+
+from typing import Any, get_type_hints
+
+import msgspec
+
+from planner.errors import InputError
+from planner.plan.mesh.even_stages import even_stages
+from planner.plan.plan_file import Layout
+from planner.specs.base import Count, Layers, RankCount, Ranks, Spec, with_fields
+from planner.specs.layers import Decoder, Module
+from planner.specs.layers.components import Experts, LatentAttentionShape, StateSpace
+from planner.specs.layers.head_widths import head_dim, kv_heads
+from planner.specs.parallelism import Parallelism, Recompute, decided_fields
+
+NESTED: dict[str, type[Spec]] = {  # path → what its fields make
+    "module.moe": Experts,
+    "module.latent": LatentAttentionShape,
+    "module.state_space": StateSpace,
+    "module": Decoder,
+    "layout": Parallelism,
+}
+
+
+class Launch(Spec, kw_only=True):
+    """One module on all ranks, and steps of sequences of one length."""
+
+    module: Module
+    layout: Parallelism
+    tokens: Count  # of each sequence
+    sequences: Count  # of a step
+    ranks: RankCount
+    per_node: RankCount
+    reduces_early: bool = True  # gradients are reduced beside backward
+    gathers_early: bool = True  # updated weights are gathered beside the next forward
+    blackwell: bool = False  # devices have compute capability 10 or more
+
+
+def fields_of(spec: Spec, path: str = "") -> dict[str, Any]:
+    """Every field of a launch by its path: specs as a whole, and their fields."""
+    fields: dict[str, Any] = {}
+    for name in spec.__struct_fields__:
+        value = getattr(spec, name)
+        fields[f"{path}{name}"] = value
+        if isinstance(value, Spec):
+            fields |= fields_of(value, f"{path}{name}.")
+    return fields
+
+
+def launch_of(fields: dict[str, Any]) -> Launch:
+    """The launch of these fields. Raises InputError where they exclude each other."""
+    left = dict(fields)
+    for path, kind in NESTED.items():
+        own = {name.removeprefix(f"{path}."): left.pop(name) for name in [*left] if name.startswith(f"{path}.")}
+        if own:
+            left[path] = built(kind, own)
+    launch: Launch = built(Launch, left)
+    return launch
+
+
+def built(kind: type[Spec], fields: dict[str, Any]) -> Any:
+    """A spec of these fields, checked as a file's. Raises InputError."""
+    try:
+        spec = kind(**fields)
+        for name, expected in get_type_hints(kind, include_extras=True).items():
+            if name in fields and not isinstance(fields[name], Spec | tuple | dict):
+                msgspec.convert(fields[name], expected)
+        return spec
+    except (ValueError, TypeError, msgspec.ValidationError) as error:
+        message, _, fix = str(error).partition(" | ")
+        raise InputError(message, fix=fix or "other values") from error
+
+
+def canonical(launch: Launch) -> Launch:
+    """The launch with every field decided, in the one way of those that train the same: no field that has no effect."""
+    module, layout = launch.module, launch.layout
+    decided = {name: value for name, value in decided_fields(layout).items() if name != "ranks"}
+    full = with_fields(Layout(ranks=Ranks(range(launch.ranks))), **decided)
+    degrees = {dim: getattr(full, dim) for dim in ("tp", "cp", "dp", "replica", "pp")}
+    replicas = full.dp * full.cp * full.replica
+    chunks = full.pp * full.vpp
+    experts = module.routed_experts
+    own: dict[str, Any] = {
+        "ranks": None,
+        "rank_order": "-".join(dim for dim in full.rank_order.split("-") if degrees[dim] > 1),
+        "sequence_parallel": full.sequence_parallel or full.tp == 1,
+        "stages": tuple(full.stages or even_stages(module.layers, chunks)) if chunks > 1 else (),
+        "schedule": None if full.schedule in ("1f1b", "interleaved") else full.schedule,
+        "recompute": one_way(full.recompute, module.layers),
+        "zero": full.zero if replicas > 1 else 0,
+        "gradients": full.gradients if replicas > 1 else "float32",
+        "ep": full.ep if experts else 1,
+        "etp": full.etp if experts else 1,
+        "dispatch": full.dispatch if experts and full.ep > 1 else "all_to_all",
+        "overlap": tuple(sorted(full.overlap)),
+    }
+    fields = {name: getattr(full, name) for name in Parallelism.__struct_fields__}
+    early = launch.reduces_early if replicas > 1 else True
+    return with_fields(
+        launch,
+        module=canonical_module(module, full.tp),
+        layout=Parallelism(**fields | own),
+        reduces_early=early,
+        gathers_early=launch.gathers_early if own["zero"] else True,
+    )
+
+
+def canonical_module(module: Module, tp: int) -> Module:
+    """A module with its widths said, and as many rows of the embedding as tp divides."""
+    own: dict[str, Any] = {"heads": module.heads, "kv_heads": kv_heads(module)}
+    own["head_dim"] = None if module.latent_attention else head_dim(module)
+    own["activation"] = module.mlp_activation
+    if getattr(module, "vocab", 0):
+        own["vocab"] = -(-module.output_vocabulary // tp) * tp
+    return with_fields(module, **own)
+
+
+def one_way(how: Recompute | dict[str | int, Recompute], layers: int) -> Recompute | dict[str | int, Recompute]:
+    """Recomputation of layers: a word where it is that of all, else ranges of those that recompute anything."""
+    if not isinstance(how, dict):
+        return how
+    by_kind: dict[Recompute, list[int]] = {}
+    for named, own in how.items():
+        by_kind.setdefault(own, []).extend(Layers.from_file(named))
+    ranges = {kind: Layers(sorted(own)) for kind, own in by_kind.items() if kind != "none" and own}
+    if len(ranges) == 1 and len(next(iter(ranges.values()))) == layers:
+        return next(iter(ranges))
+    return {own.to_file(): kind for kind, own in sorted(ranges.items(), key=lambda each: each[1])} or "none"
