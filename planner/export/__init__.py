@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from planner import files
 from planner.errors import InputError
-from planner.export.launches import Unsaid, write_launch
+from planner.export.launches import Unsaid, told_arguments, write_launch
 from planner.export.torch_csv import PipelineOrders, read_csv, to_csv
 from planner.plan.join_plans import total_outcome, total_prediction
 from planner.plan.legal.plan_laws import violations
@@ -116,4 +116,6 @@ __all__ = [
     "Unsaid",
     "export_plan",
     "import_order_into",
+    "require_known",
+    "told_arguments",
 ]

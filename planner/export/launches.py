@@ -6,10 +6,8 @@ from planner.plan.launchable.launch_refusals import plan_refusals, refusal_text
 from planner.plan.plan_file import Plan, assignments
 from planner.specs.base import with_fields
 from planner.specs.named_files import read_software
-from planner.targets import Launch, Target, WrittenLaunch, arguments_of, chosen_version
+from planner.targets import Launch, Target, WrittenLaunch, arguments_of, blackwell, chosen_version
 from planner.units import plural
-
-BLACKWELL = ("b200", "b300", "gb200", "gb300")  # devices of compute capability 10
 
 
 class Unsaid(InputError):
@@ -20,18 +18,22 @@ def write_launch(target: Target, plan: Plan, version: str = "") -> str:
     """The file that starts a plan. Raises Unsaid where the program cannot be told it, and InputError for a version that
     there is not.
     """
-    wanted = chosen_version(target, version)
-    launch = launch_of_plan(target, plan)
-    require_launchable_by(target, plan)
-    try:
-        arguments = arguments_of(target, launch, wanted)
-    except InputError as error:
-        raise Unsaid(error.message, where=in_plan(plan, error.where), fix=error.fix) from error
+    launch, arguments = launch_of_plan(target, plan), told_arguments(target, plan, version)
     kinds = " and ".join(f"{kind.count} {kind.kind}" for kind in plan.ranks)
     about = (
         f"{plan.name}: {plural(plan.size, 'rank')} on {kinds}, {plan.prediction.step_seconds:.4g} s a step, simulated"
     )
-    return target.write(WrittenLaunch(launch, arguments, wanted, (about,)))
+    return target.write(WrittenLaunch(launch, arguments, chosen_version(target, version), (about,)))
+
+
+def told_arguments(target: Target, plan: Plan, version: str) -> dict[str, tuple[str, ...]]:
+    """The arguments that a program is given to start a plan. Raises Unsaid where none say it."""
+    wanted, launch = chosen_version(target, version), launch_of_plan(target, plan)
+    require_launchable_by(target, plan)
+    try:
+        return arguments_of(target, launch, wanted)
+    except InputError as error:
+        raise Unsaid(error.message, where=in_plan(plan, error.where), fix=error.fix) from error
 
 
 def in_plan(plan: Plan, path: str) -> str:
@@ -83,5 +85,5 @@ def launch_of_plan(target: Target, plan: Plan) -> Launch:
         per_node=min(plan.size, *per_node),
         reduces_early=timing.overlaps_replicas,
         gathers_early=timing.gathers_ahead,
-        blackwell=any(kind.kind.startswith(BLACKWELL) for kind in plan.ranks),
+        blackwell=any(blackwell(kind.kind) for kind in plan.ranks),
     )

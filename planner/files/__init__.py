@@ -1,6 +1,7 @@
 """YAML files read and written: strict, with located errors, atomic, the same bytes for the same data."""
 
 from planner.files.bounded_read import (
+    LAUNCH,
     LEDGER,
     LENGTHS,
     PLANNED_TRACE,
@@ -30,8 +31,10 @@ from planner.files.named_paths import (
 )
 from planner.files.read import format_of, parse, place, read, read_json, top_keys, with_position
 from planner.files.write import atomic_write, digest, dump, json_text, sync_folder, write, write_bytes, write_text
+from planner.files.yaml_text import load_yaml
 
 __all__ = [
+    "LAUNCH",
     "LEDGER",
     "LENGTHS",
     "PLANNED_TRACE",
@@ -50,6 +53,7 @@ __all__ = [
     "is_locked",
     "json_schema",
     "json_text",
+    "load_yaml",
     "nearest_word",
     "open_bytes",
     "parse",

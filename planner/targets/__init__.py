@@ -1,6 +1,6 @@
 """What other programs are told to train with: of each a table, fields of a launch ↔ its arguments, and its files"""
 
-from planner.targets.launch import Launch, canonical, fields_of
+from planner.targets.launch import Launch, blackwell, canonical, fields_of
 from planner.targets.launch_command import LaunchCommand
 from planner.targets.megatron_script import MEGATRON
 from planner.targets.rows import Said
@@ -25,6 +25,7 @@ __all__ = [
     "Target",
     "WrittenLaunch",
     "arguments_of",
+    "blackwell",
     "canonical",
     "chosen_version",
     "fields_of",

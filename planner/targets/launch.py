@@ -11,7 +11,7 @@ from planner.specs.base import Count, Layers, RankCount, Ranks, Spec, with_field
 from planner.specs.layers import Decoder, Module
 from planner.specs.layers.components import Experts, LatentAttentionShape, StateSpace
 from planner.specs.layers.head_widths import head_dim, kv_heads
-from planner.specs.parallelism import Parallelism, Recompute, decided_fields
+from planner.specs.parallelism import DEFAULT_RANK_ORDER, MESH_DIMS, Parallelism, Recompute, decided_fields
 
 NESTED: dict[str, type[Spec]] = {  # path → what its fields make
     "module.moe": Experts,
@@ -34,6 +34,11 @@ class Launch(Spec, kw_only=True):
     reduces_early: bool = True  # gradients are reduced beside backward
     gathers_early: bool = True  # updated weights are gathered beside the next forward
     blackwell: bool = False  # devices have compute capability 10 or more
+
+
+def blackwell(device: str) -> bool:
+    """Whether a device, by its name, has compute capability 10."""
+    return device.startswith(("b200", "b300", "gb200", "gb300"))
 
 
 def fields_of(spec: Spec, path: str = "") -> dict[str, Any]:
@@ -76,13 +81,14 @@ def canonical(launch: Launch) -> Launch:
     module, layout = launch.module, launch.layout
     decided = {name: value for name, value in decided_fields(layout).items() if name != "ranks"}
     full = with_fields(Layout(ranks=Ranks(range(launch.ranks))), **decided)
-    degrees = {dim: getattr(full, dim) for dim in ("tp", "cp", "dp", "replica", "pp")}
+    ordered = [dim for dim in full.rank_order.split("-") if getattr(full, dim) > 1]
+    usual = ordered == [dim for dim in MESH_DIMS if dim in ordered]
     replicas = full.dp * full.cp * full.replica
     chunks = full.pp * full.vpp
     experts = module.routed_experts
     own: dict[str, Any] = {
         "ranks": None,
-        "rank_order": "-".join(dim for dim in full.rank_order.split("-") if degrees[dim] > 1),
+        "rank_order": DEFAULT_RANK_ORDER if usual else "-".join(ordered),
         "sequence_parallel": full.sequence_parallel or full.tp == 1,
         "stages": tuple(full.stages or even_stages(module.layers, chunks)) if chunks > 1 else (),
         "schedule": None if full.schedule in ("1f1b", "interleaved") else full.schedule,
@@ -101,7 +107,7 @@ def canonical(launch: Launch) -> Launch:
         module=canonical_module(module, full.tp),
         layout=Parallelism(**fields | own),
         reduces_early=early,
-        gathers_early=launch.gathers_early if own["zero"] else True,
+        gathers_early=launch.gathers_early and early if own["zero"] else True,
     )
 
 

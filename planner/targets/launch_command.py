@@ -119,8 +119,9 @@ def missing(word: Word, shell: Shell, what: str) -> InputError:
 
 def read_yaml(text: str, name: str) -> LaunchCommand:
     """Arguments as a mapping, `--num-layers: 12`, perhaps under MODEL_ARGS; true is a switch. Raises InputError."""
-    content = files.parse(text, dict, name)
-    found = content.get(YAML_KEY, content)
+    content, positions = files.load_yaml(text, name)
+    under = (YAML_KEY,) if isinstance(content, dict) and YAML_KEY in content else ()
+    found = content[YAML_KEY] if under else content
     values: dict[str, tuple[str, ...]] = {}
     for key, value in (found if isinstance(found, dict) else {}).items():
         if str(key).startswith("--") and value is not False:
@@ -128,6 +129,5 @@ def read_yaml(text: str, name: str) -> LaunchCommand:
             values[str(key)] = () if value is True else tuple(str(part) for part in parts)
     if not values:
         raise InputError("no arguments: `--num-layers: 12`, and so on", where=name, fix=f"a mapping, under {YAML_KEY}")
-    lines = [line.strip(" '\"").partition(":")[0].strip(" '\"") for line in text.splitlines()]
-    places = {key: f"{name}:{lines.index(key) + 1 if key in lines else 1}" for key in values}
+    places = {key: f"{name}:{positions.get((*under, key), (1, 1))[0]}" for key in values}
     return LaunchCommand("pretrain_gpt.py", Said(values, places, name), None)

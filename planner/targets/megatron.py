@@ -94,11 +94,16 @@ def read_replicas(said: Said, fields: Fields) -> Fields:
     return {"layout.dp": ranks // product}
 
 
+def orders(fields: Fields) -> tuple[str, ...]:
+    """The order of a layout, and those that Megatron has."""
+    return (fields["layout.rank_order"], *ORDERS)
+
+
 def write_order(fields: Fields) -> Arguments:
     """The order of the dims of several ranks, where it is the second and not the first."""
-    dims = fields["layout.rank_order"].split("-")
-    first, second = ([dim for dim in order.split("-") if dim in dims] for order in ORDERS)
-    return {"--use-tp-pp-dp-mapping": ()} if dims == second != first else {}
+    own, *known = ([dim for dim in order.split("-") if fields[f"layout.{dim}"] > 1] for order in orders(fields))
+    first, second = known
+    return {"--use-tp-pp-dp-mapping": ()} if own == second != first else {}
 
 
 def write_dtype(fields: Fields) -> Arguments:
@@ -110,8 +115,8 @@ def write_dtype(fields: Fields) -> Arguments:
 def read_dtype(said: Said, fields: Fields) -> Fields:
     if "--fp8-format" in said:
         return {"layout.dtype": "fp8"}
-    if "--fp16" in said:
-        said.defaults["--fp16"] = FP16_IS_BF16
+    if "--fp16" in said or "--bf16" not in said:
+        said.defaults["--bf16"] = FP16_IS_BF16 if "--fp16" in said else "not said: float32"
     return {"layout.dtype": "bf16" if {"--bf16", "--fp16"} & said.values.keys() else "float32"}
 
 
@@ -146,6 +151,12 @@ def write_host_moments(fields: Fields) -> Arguments:
 def read_host_moments(said: Said, fields: Fields) -> Fields:
     offloads = "--optimizer-cpu-offload" in said
     return {"layout.optimizer_offload": said.number("--optimizer-offload-fraction", 1.0) if offloads else 0.0}
+
+
+def read_optimizer(said: Said, fields: Fields) -> Fields:
+    """Plans have Adam's states. Raises InputError for another optimizer."""
+    said.choice("--optimizer", ("adam",), "adam")
+    return {}
 
 
 def gathers(fields: Fields) -> Arguments:
@@ -198,6 +209,13 @@ LAYOUT_ROWS: tuple[Row, ...] = (
         lambda said, fields: {"layout.rank_order": ORDERS["--use-tp-pp-dp-mapping" in said]},
     ),
     RECOMPUTE_ROW,
+    Row(
+        (),
+        ("--optimizer",),
+        (),
+        lambda fields: {"--optimizer": ("adam",)},
+        read_optimizer,
+    ),
     Row(("layout.dtype",), ("--fp8-format",), ("--bf16", "--fp16"), write_dtype, read_dtype),
     switch("layout.gradients", "--grad-reduce-in-bf16", "bf16", "float32"),
     Row(
@@ -224,8 +242,8 @@ LAYOUT_ROWS: tuple[Row, ...] = (
     ),
 )
 
+TOKENS_ROW = number("tokens", "--seq-length")
 STEP_ROWS: tuple[Row, ...] = (
-    number("tokens", "--seq-length"),
     number("layout.micro_batch", "--micro-batch-size"),
     number(
         "sequences",
@@ -234,7 +252,7 @@ STEP_ROWS: tuple[Row, ...] = (
     ),
 )
 
-ROWS: tuple[Row, ...] = (*MODULE_ROWS, *EXPERT_ROWS, *LAYOUT_ROWS, VOCAB_ROW, *STEP_ROWS)
+ROWS: tuple[Row, ...] = (TOKENS_ROW, *MODULE_ROWS, *EXPERT_ROWS, *LAYOUT_ROWS, VOCAB_ROW, *STEP_ROWS)
 
 
 def environment(fields: Fields) -> dict[str, str]:

@@ -111,7 +111,7 @@ def read_positions(said: Said, fields: Fields) -> Fields:
     kind = said.choice(POSITIONS, (*KINDS.values(), "yarn"), "learned_absolute")
     if "--use-rotary-position-embeddings" in said and POSITIONS not in said:
         kind = "rope"
-    most = said.integer(MOST) if kind == "learned_absolute" else 0
+    most = said.integer(MOST, fields.get("tokens", 1)) if kind == "learned_absolute" else 0
     rotary = kind in ("rope", "yarn")
     found = {"module.positions": next((own for own, name in KINDS.items() if name == kind), "rope")}
     found |= {"module.max_positions": most}  # type: ignore[dict-item]

@@ -28,7 +28,7 @@ ddp-bucket-size ddp-num-buckets exp-avg-dtype exp-avg-sq-dtype flash-attention-v
 fp8-amax-history-len fp8-interval fp8-margin fp8-recipe hidden-dropout main-grads-dtype main-params-dtype
 megatron-fsdp-grad-comm-dtype megatron-fsdp-main-grads-dtype megatron-fsdp-main-params-dtype
 microbatch-group-size-per-virtual-pipeline-stage moe-flex-dispatcher-backend moe-router-dtype num-layers-at-end-in-bf16
-num-layers-at-start-in-bf16 optimizer pipeline-model-parallel-comm-backend tp-comm-bootstrap-backend tp-comm-overlap-cfg
+num-layers-at-start-in-bf16 pipeline-model-parallel-comm-backend tp-comm-bootstrap-backend tp-comm-overlap-cfg
 transformer-impl wgrad-deferral-limit
 """)
 OTHER_SWITCHES = named("""

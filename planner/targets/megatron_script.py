@@ -7,7 +7,17 @@ from planner.specs.layers import Decoder
 from planner.targets.launch import fields_of
 from planner.targets.launch_command import LaunchCommand, read_launch
 from planner.targets.launch_script import Script, script_text
-from planner.targets.megatron import CHECKED, LAYOUT_ROWS, ROWS, SINCE, SOFTWARE, STEP_ROWS, VERSIONS, environment
+from planner.targets.megatron import (
+    CHECKED,
+    LAYOUT_ROWS,
+    ROWS,
+    SINCE,
+    SOFTWARE,
+    STEP_ROWS,
+    TOKENS_ROW,
+    VERSIONS,
+    environment,
+)
 from planner.targets.megatron_others import OTHER, OTHER_SWITCHES, UNPRICED, UNPRICED_SWITCHES
 from planner.targets.rows import Row
 from planner.targets.target import Target, WrittenLaunch
@@ -26,7 +36,6 @@ DATA = {
 TRAINING = {
     "--train-iters": ('"${TRAIN_ITERS:-100}"',),
     "--lr": ('"${LR:-1.5e-4}"',),
-    "--optimizer": ("adam",),
     "--attention-dropout": ("0",),
     "--hidden-dropout": ("0",),
 }
@@ -36,7 +45,7 @@ SWITCHES = frozenset(name for row in ROWS for name in row.switches) | OTHER_SWIT
 def write(written: WrittenLaunch) -> str:
     """The script of a launch: model, layout and step as three arrays, data and training as two."""
     launch = written.launch
-    of_layout, of_step = arguments_in(LAYOUT_ROWS), arguments_in(STEP_ROWS)
+    of_layout, of_step = arguments_in(LAYOUT_ROWS), arguments_in((TOKENS_ROW, *STEP_ROWS))
     parts: dict[str, dict[str, tuple[str, ...]]] = {"MODEL": {}, "LAYOUT": {}, "STEP": {}}
     for argument, values in written.arguments.items():
         part = "LAYOUT" if argument in of_layout else "STEP" if argument in of_step else "MODEL"

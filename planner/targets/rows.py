@@ -67,7 +67,7 @@ class Said:
         if argument in self.values:
             return self.one(argument)
         if default is REQUIRED:
-            raise InputError(f"{argument} is not said", where=self.file, fix=f"add {argument}, or name it with --set")
+            raise InputError(f"{argument} is not said", where=self.file, fix=f"add {argument} VALUE")
         self.defaults[argument] = str(default)
         return str(default)
 

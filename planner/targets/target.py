@@ -11,6 +11,8 @@ from planner.targets.launch import Launch, canonical, fields_of, launch_of
 from planner.targets.launch_command import LaunchCommand
 from planner.targets.rows import Arguments, Row, Said, read_rows, row_of, write_rows
 
+OFF = (("0",), ("0.0",))  # values with which an argument changes nothing
+
 
 class WrittenLaunch(NamedTuple):
     """What a file is written of: the launch, its arguments, and lines that say what it is."""
@@ -112,7 +114,9 @@ def read_target(
         launch = canonical(launch_of(fields))
     except InputError as error:
         raise located(target, said, error) from error
-    return ReadLaunch(launch, said, tuple(argument for argument in said.values if argument in target.unpriced))
+    return ReadLaunch(
+        launch, said, tuple(each for each in said.values if each in target.unpriced and said.values[each] not in OFF)
+    )
 
 
 def require_known(target: Target, said: Said) -> None:
@@ -123,7 +127,7 @@ def require_known(target: Target, said: Said) -> None:
         if argument not in known:
             near = files.nearest_word(argument, sorted(known))
             message = "it is not known what it changes, and nothing is read by half"
-            raise said.error(argument, message, f"{near}?" if near else "leave it out, if it changes no step")
+            raise said.error(argument, message, near or "leave it out, if it changes no step")
         if argument in target.switches and values:
             raise said.error(argument, f"it has no value, and `{values[0][:40]}` follows", "leave that out")
 
@@ -139,7 +143,7 @@ def require_used(rows: Iterable[Row], said: Said, fields: dict[str, Any]) -> Non
 def located(target: Target, said: Said, error: InputError, names: Iterable[str] = ()) -> InputError:
     """An error about fields, at the argument of the file that says the first that it names."""
     words = {*error.message.replace("=", " ").replace(",", " ").replace("`", " ").split(), *names}
-    for row in target.rows:
+    for row in sorted(target.rows, key=lambda row: "layout." not in "".join(row.fields)):  # the layout's first
         if {name.rpartition(".")[2] for name in row.fields} & words:
             argument = next((each for each in row.arguments if each in said), None)
             if argument:
