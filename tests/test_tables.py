@@ -174,7 +174,8 @@ def test_a_program_that_trains(added, tmp_path):
     added("own")
     job, lines = tmp_path / "job.yaml", tmp_path / "own.txt"
     text = "format: planner.job/1\nname: own\nmodel: llama-3-8b\ncluster: h100x64\nsoftware: any\n"
-    text += "workload: {lengths: 4096, batch_rows: 64}\nfix: {layouts: {llm: {tp: 2, zero: 0, overlap: [], micro_batch: 2}}}\n"
+    text += "workload: {lengths: 4096, batch_rows: 64}\n"
+    text += "fix: {layouts: {llm: {tp: 2, zero: 0, overlap: [], micro_batch: 2}}}\n"
     job.write_text(text)
     planner("export", job, "--to", "own", "-o", lines)
     assert "width: 2\n" in lines.read_text() and "replicas" not in lines.read_text()

@@ -1,9 +1,10 @@
-"""What other programs are told to train with: of each a table, fields of a launch ↔ its arguments, and its files"""
+"""What other programs are told to train with: of each a table, fields of a launch ↔ its arguments, and its files."""
 
 from planner.targets.launch import Launch, blackwell, canonical, fields_of
 from planner.targets.launch_command import LaunchCommand
-from planner.targets.megatron_script import MEGATRON
-from planner.targets.rows import Said
+from planner.targets.megatron_layers import GPT2_TOKENS, VOCAB_MULTIPLE, gated_ffn, padded_vocab
+from planner.targets.megatron_script import MEGATRON, megatron_fields
+from planner.targets.rows import Stated
 from planner.targets.target import (
     ReadLaunch,
     Target,
@@ -17,11 +18,13 @@ from planner.targets.target import (
 TARGETS: dict[str, Target] = {"megatron": MEGATRON}  # what `planner export` writes and `planner import` reads
 
 __all__ = [
+    "GPT2_TOKENS",
     "TARGETS",
+    "VOCAB_MULTIPLE",
     "Launch",
     "LaunchCommand",
     "ReadLaunch",
-    "Said",
+    "Stated",
     "Target",
     "WrittenLaunch",
     "arguments_of",
@@ -29,6 +32,9 @@ __all__ = [
     "canonical",
     "chosen_version",
     "fields_of",
+    "gated_ffn",
     "located",
+    "megatron_fields",
+    "padded_vocab",
     "read_target",
 ]

@@ -18,7 +18,7 @@ REQUIRED = object()
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Stated:
     """The arguments of a file, each with its place there; those whose value it does not say, each with the name of what
     it computes and why that is not known; and those it does not say, with the defaults that were taken.
     """
@@ -100,7 +100,7 @@ class Row:
     valued: tuple[str, ...]  # arguments with values
     switches: tuple[str, ...]  # and those without
     write: Callable[[Fields], Arguments]
-    read: Callable[[Said, Fields], Fields]
+    read: Callable[[Stated, Fields], Fields]
     when: Callable[[Fields], bool] = usually
 
     @property
@@ -121,11 +121,11 @@ def number(
         own = fields.get(name)
         return {} if own is None or own == value(fields) else {argument: (f"{own:g}" if kind is float else str(own),)}
 
-    def read(said: Said, fields: Fields) -> Fields:
+    def read(stated: Stated, fields: Fields) -> Fields:
         usual = value(fields)
-        if argument not in said and usual is None:
+        if argument not in stated and usual is None:
             return {}
-        return {name: said.integer(argument, usual) if kind is int else said.number(argument, usual)}
+        return {name: stated.integer(argument, usual) if kind is int else stated.number(argument, usual)}
 
     return Row((name,), (argument,), (), write, read, when)
 
@@ -137,7 +137,7 @@ def switch(name: str, argument: str, on: Any = True, off: Any = False, when: Cal
         (),
         (argument,),
         lambda fields: {argument: ()} if fields[name] == on else {},
-        lambda said, fields: {name: on if argument in said else off},
+        lambda stated, fields: {name: on if argument in stated else off},
         when,
     )
 
@@ -152,8 +152,8 @@ def word(
         own = fields[name]
         return {argument: (words[own],)} if own != default and own in words else {}
 
-    def read(said: Said, fields: Fields) -> Fields:
-        return {name: meanings[said.choice(argument, meanings, words[default])]}
+    def read(stated: Stated, fields: Fields) -> Fields:
+        return {name: meanings[stated.choice(argument, meanings, words[default])]}
 
     return Row((name,), (argument,), (), write, read, when)
 
@@ -167,12 +167,23 @@ def write_rows(rows: Iterable[Row], fields: Fields) -> dict[str, tuple[str, ...]
     return arguments
 
 
-def read_rows(rows: Iterable[Row], said: Said, known: Fields) -> dict[str, Any]:
+def read_rows(rows: Iterable[Row], stated: Stated, known: Fields) -> dict[str, Any]:
     """The fields of a file's arguments, beside those that are known without it. Raises InputError."""
     fields = dict(known)
     for row in rows:
         if row.when(fields):
-            fields |= row.read(said, fields)
+            fields |= row.read(stated, fields)
+    return fields
+
+
+def read_stated(rows: Iterable[Row], stated: Stated, known: Fields) -> dict[str, Any]:
+    """The fields of those arguments that are stated, none of rows whose arguments are all left out, beside those that
+    are known. Raises InputError.
+    """
+    fields = dict(known)
+    for row in rows:
+        own = any(argument in stated for argument in row.arguments)
+        fields |= row.read(stated, fields) if own and row.when(fields) else {}
     return fields
 
 

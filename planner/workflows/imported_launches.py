@@ -42,12 +42,12 @@ class ImportedLaunch:
     @property
     def defaults(self) -> dict[str, str]:
         """Arguments that the file does not say, with what was taken."""
-        return self.read.said.defaults
+        return self.read.stated.defaults
 
     @property
     def holes(self) -> dict[str, str]:
         """Arguments whose values whoever runs the file gives, with what they are made of."""
-        return {argument: name for argument, (name, _) in self.read.said.unknown.items()}
+        return {argument: name for argument, (name, _) in self.read.stated.unknown.items()}
 
 
 def import_launch(name: str, file: Path, gpus: str, folder: Path, given: Mapping[str, str]) -> ImportedLaunch:
@@ -98,7 +98,7 @@ def require_startable(target: Target, read: ReadLaunch) -> Layout:
         wrong += [(refusal_text(target.name, refusal), refusal.fix) for refusal in refusals]
     if wrong:
         message, fix = wrong[0]
-        raise located(target, read.said, InputError(message, fix=fix))
+        raise located(target, read.stated, InputError(message, fix=fix))
     return layout
 
 
