@@ -1,11 +1,11 @@
 """Megatron-LM's arguments for layers of pipeline stages, and for what layers recompute."""
 
 import re
-from collections.abc import Sequence
 from itertools import accumulate, groupby, pairwise
 
+from planner.plan.mesh.recomputed_blocks import block_size, chunk_sizes, first_layers
 from planner.specs.base import Layers
-from planner.specs.parallelism import SELECTIVE_PARTS, Recompute, RecomputedPart, parts_of, recompute_of
+from planner.specs.parallelism import Parallelism, Recompute, RecomputedPart, parts_of, recompute_of
 from planner.targets.rows import Arguments, Fields, Row, Stated
 
 BY_LAYERS, BY_CHUNKS = "--num-layers-per-virtual-pipeline-stage", "--num-virtual-stages-per-pipeline-rank"
@@ -84,17 +84,16 @@ def counted(stated: Stated, pp: int, layers: int) -> list[int]:
     return sizes
 
 
-def chunk_sizes(fields: Fields) -> list[int]:
-    """Layers of each chunk of a pipeline, in their order."""
+def sizes_of(fields: Fields) -> list[int]:
+    """Layers of each chunk of a launch."""
     chunks = fields["layout.pp"] * (fields["layout.vpp"] or 1)
-    stages: Sequence[Layers] = fields["layout.stages"] or ()
-    return [len(stage) for stage in stages] or [fields["module.layers"] // chunks] * chunks
+    return chunk_sizes(Parallelism(stages=fields["layout.stages"] or None), fields["module.layers"], chunks)
 
 
 def write_recompute(fields: Fields) -> Arguments:
     how: Recompute | dict[str | int, Recompute] = fields["layout.recompute"]
     if isinstance(how, dict):
-        count = block_of(how, chunk_sizes(fields))
+        count = block_size(how, sizes_of(fields))
         block = {GRANULARITY: ("full",), METHOD: ("block",), COUNT: (str(count),)}
         return block if count else {}
     if how == "full":
@@ -120,33 +119,11 @@ def read_recompute(stated: Stated, fields: Fields) -> Fields:
         return {"layout.recompute": recompute_of({known[module] for module in modules})}
     count = stated.integer(COUNT, 1)
     if stated.choice(METHOD, ("uniform", "block"), "uniform") == "block":
-        return {"layout.recompute": first_layers(count, chunk_sizes(fields))}
+        return {"layout.recompute": first_layers(count, sizes_of(fields))}
     if count > 1:
         message = f"one input is kept of {count} layers, and a plan keeps that of each layer"
         raise stated.error(COUNT, message, f"{COUNT} 1, or {METHOD} block")
     return {"layout.recompute": "full"}
-
-
-def first_layers(count: int, sizes: Sequence[int]) -> Recompute | dict[str | int, Recompute]:
-    """So many layers of each chunk recomputed in full, and its others not at all."""
-    if count >= max(sizes):
-        return "full"
-    ends = accumulate(sizes, initial=0)
-    full = Layers(
-        layer for start, size in zip(ends, sizes, strict=False) for layer in range(start, start + size)[:count]
-    )
-    return {full.to_file(): "full"} if full else "none"
-
-
-def block_of(how: dict[str | int, Recompute], sizes: Sequence[int]) -> int:
-    """How many layers of each chunk these ranges recompute in full; 0 where that is not what they do."""
-    full = {layer for layers, own in how.items() if own == "full" for layer in Layers.from_file(layers)}
-    for count in range(1, max(sizes) + 1):
-        wanted = first_layers(count, sizes)
-        layers = {*range(sum(sizes))} if wanted == "full" else {*Layers.from_file(next(iter(wanted)))}
-        if layers == full:
-            return count if all(own in ("full", "none") for own in how.values()) else 0
-    return 0
 
 
 PIPELINE_ROW = Row(
@@ -159,4 +136,3 @@ PIPELINE_ROW = Row(
 RECOMPUTE_ROW = Row(
     ("layout.recompute",), (GRANULARITY, METHOD, COUNT, MODULES), (ACTIVATIONS,), write_recompute, read_recompute
 )
-assert PARTS.keys() >= SELECTIVE_PARTS

@@ -20,7 +20,7 @@ from planner.specs.hardware.node_cluster import NodeCluster
 from planner.specs.job import Fix, Job
 from planner.specs.model import Model
 from planner.specs.named_files import read_software
-from planner.specs.parallelism import decided_fields
+from planner.specs.parallelism import Parallelism, decided_fields
 from planner.specs.workload.length_sources import Workload
 from planner.strategies import strategy_deciding
 from planner.targets import TARGETS, Launch, LaunchCommand, ReadLaunch, Target, blackwell, located, read_target
@@ -115,7 +115,7 @@ def job_files(target: Target, launch: Launch, layout: Layout, gpus: str, folder:
         workload=Workload(lengths=launch.tokens, batch_rows=launch.sequences),
         software=f"./{SOFTWARE_FILE}" if software else target.software,
         strategy=strategy_deciding("layouts", 1),
-        fix=Fix(layouts={MODULE: with_fields(fixable_layout(layout), dp=None)}),
+        fix=Fix(layouts={MODULE: fixed_layout(launch, layout)}),
     )
     return {
         MODEL_FILE: model,
@@ -123,6 +123,13 @@ def job_files(target: Target, launch: Launch, layout: Layout, gpus: str, folder:
         **({SOFTWARE_FILE: software} if software else {}),
         JOB_FILE: job,
     }
+
+
+def fixed_layout(launch: Launch, layout: Layout) -> Parallelism:
+    """A layout of which nothing is left to a search; dp is what is left of the ranks."""
+    degrees = ("tp", "cp", "pp", "vpp", "replica", *(("ep", "etp", "dispatch") if launch.module.routed_experts else ()))
+    named = {name: getattr(layout, name) for name in (*degrees, "overlap")}
+    return with_fields(fixable_layout(layout), **named, dp=None)
 
 
 def told_software(target: Target, launch: Launch) -> Software | None:
