@@ -8,7 +8,7 @@ from typing import NamedTuple
 from planner import files
 from planner.errors import InputError
 from planner.targets.rows import Stated
-from planner.targets.shell_words import Shell, Word, commands
+from planner.targets.shell_words import HOLE, Shell, Word, commands
 
 LAUNCHERS = re.compile(r"(.*/)?(torchrun|torch\.distributed\.(run|launch))")
 RANKS = {"--nproc-per-node": 1, "--nproc_per_node": 1, "--nnodes": 0}
@@ -73,7 +73,7 @@ def launch_of(words: list[Word], shell: Shell, switches: Collection[str]) -> Lau
     values, places = arguments_of(words[at + 1 :], shell, switches)
     unknown = {name: shell.holes(" ".join(texts))[:1] for name, texts in values.items()}
     stated = Stated(values, places, shell.name, {name: holes[0] for name, holes in unknown.items() if holes})
-    return LaunchCommand(words[at].text, stated, launched_ranks(words[:at]))
+    return LaunchCommand(re.sub(f"{HOLE}[0-9]*{HOLE}", "…", words[at].text), stated, launched_ranks(words[:at]))
 
 
 def launched_ranks(words: list[Word]) -> int | None:
