@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from planner import export, files, hf, pipeline, scoring, strategies, targets
 from planner.cli import app as cli
+from planner.cli import options as cli_options
 from planner.cli.verbs import export as cli_export
 from planner.costs import objective
 from planner.costs.layout_columns import LayoutColumns
@@ -54,7 +55,7 @@ TABLES: dict[str, tuple[dict[str, Any], tuple[types.ModuleType, ...]]] = {  # an
     "FAMILIES": (hf.FAMILIES, (hf, decoders)),
     "OBJECTIVES": (objective.OBJECTIVES, (objective,)),
     "NETWORKS": (model_build.NETWORKS, (model_build, specs_decoder)),
-    "VERBS": (cli.VERBS, (cli_export,)),
+    "VERBS": (cli.VERBS, (cli_export, cli_options)),
 }
 
 

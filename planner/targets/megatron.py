@@ -3,9 +3,11 @@ each other. What each means, and its default, is of megatron-core 0.19.2 (megatr
 core/transformer/transformer_config.py).
 """
 
+from math import prod
+
 from planner.targets.megatron_layers import EXPERT_ROWS, MODULE_ROWS, VOCAB_ROW, has_experts
 from planner.targets.megatron_stages import PIPELINE_ROW, RECOMPUTE_ROW
-from planner.targets.rows import Arguments, Fields, Row, Stated, number, switch
+from planner.targets.rows import Arguments, Fields, Row, Stated, number, switch, switches
 
 SOFTWARE = "megatron"  # whose knobs say which layouts it can launch
 VERSIONS = ("0.19", "0.18", "0.17", "0.16", "0.15", "0.14", "0.13", "0.12", "0.11", "0.10", "0.9")
@@ -24,6 +26,19 @@ SINCE = {  # the version that first has an argument, where that is none of the f
 ORDERS = ("tp-cp-dp-replica-pp", "tp-cp-pp-dp-replica")  # the second by --use-tp-pp-dp-mapping
 FSDP = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}  # ZeRO stages of Megatron-FSDP
 DISPATCHERS = {"all_to_all": "alltoall", "node_level": "flex", "all_gather": "allgather"}
+TP_OVERLAP, EP_OVERLAP = "--tp-comm-overlap", "--overlap-moe-expert-parallel-comm"
+OVERLAPPED: dict[tuple[str, ...], tuple[str, ...]] = {
+    (): (),
+    ("tp",): (TP_OVERLAP,),
+    ("ep",): (EP_OVERLAP,),
+    ("ep", "tp"): (TP_OVERLAP, EP_OVERLAP),
+}
+DEGREES = {  # in the order in which they are blamed
+    "tp": "--tensor-model-parallel-size",
+    "pp": "--pipeline-model-parallel-size",
+    "cp": "--context-parallel-size",
+    "replica": "--num-distributed-optimizer-instances",
+}
 FP16_IS_BF16 = "bf16, at whose rates fp16 is priced"
 
 
@@ -78,29 +93,22 @@ def read_sharding(stated: Stated, fields: Fields) -> Fields:
 
 def read_replicas(stated: Stated, fields: Fields) -> Fields:
     """What is left of the ranks. Raises InputError where the degrees do not divide them."""
-    degrees = {name: fields[f"layout.{name}"] for name in ("tp", "cp", "pp", "replica")}
-    product, ranks = 1, fields["ranks"]
-    for degree in degrees.values():
-        product *= degree
+    degrees, ranks = {name: fields[f"layout.{name}"] for name in DEGREES}, fields["ranks"]
+    product = prod(degrees.values())
     if not product or ranks % product:
-        text = " · ".join(f"{name} {degree}" for name, degree in degrees.items() if degree != 1)
-        named = next(name for name in ("tp", "pp", "cp", "replica") if degrees[name] != 1)
-        argument = {"tp": "--tensor-model-parallel-size", "pp": "--pipeline-model-parallel-size"}.get(
-            named, "--context-parallel-size"
-        )
-        raise stated.error(argument, f"{text} do not divide {ranks} ranks", "other degrees, or another --gpus")
+        named = [name for name, degree in degrees.items() if degree != 1]
+        text = " · ".join(f"{name} {degrees[name]}" for name in named)
+        message = f"{text} do not divide {ranks} ranks"
+        raise stated.error(DEGREES[named[0]], message, "other degrees, or another --gpus")
     return {"layout.dp": ranks // product}
-
-
-def orders(fields: Fields) -> tuple[str, ...]:
-    """The order of a layout, and those that Megatron has."""
-    return (fields["layout.rank_order"], *ORDERS)
 
 
 def write_order(fields: Fields) -> Arguments:
     """The order of the dims of several ranks, where it is the second and not the first."""
-    own, *known = ([dim for dim in order.split("-") if fields[f"layout.{dim}"] > 1] for order in orders(fields))
-    first, second = known
+    own, first, second = (
+        [dim for dim in order.split("-") if fields[f"layout.{dim}"] > 1]
+        for order in (fields["layout.rank_order"], *ORDERS)
+    )
     return {"--use-tp-pp-dp-mapping": ()} if own == second != first else {}
 
 
@@ -116,16 +124,6 @@ def read_dtype(stated: Stated, fields: Fields) -> Fields:
     if "--fp16" in stated or "--bf16" not in stated:
         stated.defaults["--bf16"] = FP16_IS_BF16 if "--fp16" in stated else "not said: float32"
     return {"layout.dtype": "bf16" if {"--bf16", "--fp16"} & stated.values.keys() else "float32"}
-
-
-def write_overlap(fields: Fields) -> Arguments:
-    switches = {"tp": "--tp-comm-overlap", "ep": "--overlap-moe-expert-parallel-comm"}
-    return {switches[kind]: () for kind in fields["layout.overlap"] or ()}
-
-
-def read_overlap(stated: Stated, fields: Fields) -> Fields:
-    kinds = (("tp", "--tp-comm-overlap"), ("ep", "--overlap-moe-expert-parallel-comm"))
-    return {"layout.overlap": tuple(kind for kind, argument in kinds if argument in stated)}
 
 
 def write_dispatch(fields: Fields) -> Arguments:
@@ -216,13 +214,7 @@ LAYOUT_ROWS: tuple[Row, ...] = (
     ),
     Row(("layout.dtype",), ("--fp8-format",), ("--bf16", "--fp16"), write_dtype, read_dtype),
     switch("layout.gradients", "--grad-reduce-in-bf16", "bf16", "float32"),
-    Row(
-        ("layout.overlap",),
-        (),
-        ("--tp-comm-overlap", "--overlap-moe-expert-parallel-comm"),
-        write_overlap,
-        read_overlap,
-    ),
+    switches(("layout.overlap",), OVERLAPPED),
     Row(
         ("layout.optimizer_offload",),
         ("--optimizer-offload-fraction",),

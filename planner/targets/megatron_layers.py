@@ -6,15 +6,16 @@ Published records state these arguments too (planner/published/megatron_argument
 import re
 
 from planner.specs.layers.rope_scaling import LinearScaling, Llama3Scaling, RopeScaling, YarnScaling
-from planner.targets.rows import Arguments, Fields, Row, Stated, number, switch, word
+from planner.targets.rows import Arguments, Fields, Row, Stated, number, switch, switches, word
 
 VOCAB_MULTIPLE = 128  # times tp: what the rows of the embedding are padded to
 GPT2_TOKENS = 50257  # of its usual tokenizer
-ACTIVATIONS = {  # gated, activation → argument; without one GELU, as erf has it
-    (True, "silu"): "--swiglu",
-    (True, "quick_gelu"): "--quick-geglu",
-    (False, "relu2"): "--squared-relu",
-    (False, "gelu_tanh"): "--openai-gelu",
+ACTIVATIONS = {  # gated, activation
+    (True, "silu"): ("--swiglu",),
+    (True, "quick_gelu"): ("--quick-geglu",),
+    (False, "relu2"): ("--squared-relu",),
+    (False, "gelu_tanh"): ("--openai-gelu",),
+    (False, "gelu"): (),
 }
 BIASES = {"none": ("--disable-bias-linear",), "qkv": ("--disable-bias-linear", "--add-qkv-bias"), "all": ()}
 KINDS = {"learned": "learned_absolute", "rope": "rope", "none": "none"}
@@ -64,25 +65,6 @@ def write_groups(fields: Fields) -> Arguments:
 def read_groups(stated: Stated, fields: Fields) -> Fields:
     grouped = "--group-query-attention" in stated
     return {"module.kv_heads": stated.integer("--num-query-groups", 1) if grouped else fields["module.heads"]}
-
-
-def write_activation(fields: Fields) -> Arguments:
-    named = ACTIVATIONS.get((fields["module.gated"], fields["module.activation"]))
-    return {named: ()} if named else {}
-
-
-def read_activation(stated: Stated, fields: Fields) -> Fields:
-    named = [kind for kind, argument in ACTIVATIONS.items() if argument in stated]
-    gated, activation = named[0] if named else (False, "gelu")
-    if len(named) > 1:
-        raise stated.error(ACTIVATIONS[named[1]], f"so does {ACTIVATIONS[named[0]]}", "one activation")
-    return {"module.gated": gated, "module.activation": activation}
-
-
-def read_bias(stated: Stated, fields: Fields) -> Fields:
-    if "--disable-bias-linear" not in stated:
-        return {"module.bias": "all"}
-    return {"module.bias": "qkv" if "--add-qkv-bias" in stated else "none"}
 
 
 def write_positions(fields: Fields) -> Arguments:
@@ -180,7 +162,7 @@ MODULE_ROWS: tuple[Row, ...] = (
     number("module.hidden", "--hidden-size"),
     number("module.heads", "--num-attention-heads"),
     Row(("module.kv_heads",), ("--num-query-groups",), ("--group-query-attention",), write_groups, read_groups),
-    Row(("module.gated", "module.activation"), (), tuple(ACTIVATIONS.values()), write_activation, read_activation),
+    switches(("module.gated", "module.activation"), ACTIVATIONS),
     number("module.ffn", "--ffn-hidden-size", usual_ffn),
     Row(
         ("module.latent",),
@@ -193,13 +175,7 @@ MODULE_ROWS: tuple[Row, ...] = (
     number("module.head_dim", "--kv-channels", usual_head, when=is_plain),
     word("module.norm", "--normalization", {"layer": "LayerNorm", "rms": "RMSNorm"}, "layer"),
     number("module.norm_eps", "--norm-epsilon", 1e-5, float),
-    Row(
-        ("module.bias",),
-        (),
-        ("--disable-bias-linear", "--add-qkv-bias"),
-        lambda fields: dict.fromkeys(BIASES.get(fields["module.bias"], ()), ()),
-        read_bias,
-    ),
+    switches(("module.bias",), BIASES),
     switch("module.qk_norm", "--qk-layernorm"),
     switch("module.tied", "--untie-embeddings-and-output-weights", on=False, off=True),
     Row(
@@ -264,8 +240,8 @@ def repeated(text: str) -> list[int]:
 
 def read_normalised(stated: Stated, fields: Fields) -> Fields:
     """Raises InputError where the weight of the only expert would be 1 whatever its score, which it refuses."""
-    before = "--moe-router-pre-softmax" in stated
-    if fields["module.moe.topk"] == 1 and not before:
+    before, balanced = "--moe-router-pre-softmax" in stated, stated.values.get("--moe-router-load-balancing-type")
+    if fields["module.moe.topk"] == 1 and not before and balanced != ("sinkhorn",):
         raise stated.error("--moe-router-topk", "the weight of one expert is its score", "add --moe-router-pre-softmax")
     return {"module.moe.normalised": not before}
 

@@ -84,6 +84,9 @@ class Stated:
         return InputError(message, where=f"{place} ({argument})" if place else argument, fix=fix)
 
 
+Condition = Callable[[Fields], bool]
+
+
 def usually(fields: Fields) -> bool:
     """A row without a condition applies."""
     return True
@@ -101,7 +104,7 @@ class Row:
     switches: tuple[str, ...]  # and those without
     write: Callable[[Fields], Arguments]
     read: Callable[[Stated, Fields], Fields]
-    when: Callable[[Fields], bool] = usually
+    when: Condition = usually
 
     @property
     def arguments(self) -> tuple[str, ...]:
@@ -109,9 +112,7 @@ class Row:
         return (*self.valued, *self.switches)
 
 
-def number(
-    name: str, argument: str, default: Default = REQUIRED, kind: type = int, when: Callable[[Fields], bool] = usually
-) -> Row:
+def number(name: str, argument: str, default: Default = REQUIRED, kind: type = int, when: Condition = usually) -> Row:
     """A field that is a number, of this kind."""
 
     def value(fields: Fields) -> Default:
@@ -130,21 +131,31 @@ def number(
     return Row((name,), (argument,), (), write, read, when)
 
 
-def switch(name: str, argument: str, on: Any = True, off: Any = False, when: Callable[[Fields], bool] = usually) -> Row:
+def switches(names: tuple[str, ...], meanings: Mapping[Any, tuple[str, ...]], when: Condition = usually) -> Row:
+    """Fields that arguments without values say together: value, or values of several fields → those that are given."""
+    known = tuple(dict.fromkeys(argument for given in meanings.values() for argument in given))
+
+    def write(fields: Fields) -> Arguments:
+        own = tuple(fields[name] for name in names)
+        return dict.fromkeys(meanings.get(own if len(own) > 1 else own[0], ()), ())
+
+    def read(stated: Stated, fields: Fields) -> Fields:
+        given = {argument for argument in known if argument in stated}
+        found = [value for value, wanted in meanings.items() if given == {*wanted}]
+        if not found:
+            first, *others = (argument for argument in known if argument in given)
+            raise stated.error(first, f"it does not go with {' and '.join(others)}", "one of them")
+        return dict(zip(names, found[0] if len(names) > 1 else found, strict=False))
+
+    return Row(names, (), known, write, read, when)
+
+
+def switch(name: str, argument: str, on: Any = True, off: Any = False, when: Condition = usually) -> Row:
     """A field that an argument without a value turns on."""
-    return Row(
-        (name,),
-        (),
-        (argument,),
-        lambda fields: {argument: ()} if fields[name] == on else {},
-        lambda stated, fields: {name: on if argument in stated else off},
-        when,
-    )
+    return switches((name,), {on: (argument,), off: ()}, when)
 
 
-def word(
-    name: str, argument: str, words: Mapping[Any, str], default: Any, when: Callable[[Fields], bool] = usually
-) -> Row:
+def word(name: str, argument: str, words: Mapping[Any, str], default: Any, when: Condition = usually) -> Row:
     """A field with values that the program has other words for."""
     meanings = {text: value for value, text in words.items()}
 
