@@ -1,6 +1,6 @@
 """What other programs are told to train with: of each a table, fields of a launch ↔ its arguments, and its files."""
 
-from planner.targets.launch import Launch, blackwell, canonical, fields_of
+from planner.targets.launch import Launch, blackwell, canonical, layout_of
 from planner.targets.launch_command import LaunchCommand
 from planner.targets.megatron_layers import GPT2_TOKENS, VOCAB_MULTIPLE, gated_ffn, padded_vocab
 from planner.targets.megatron_script import MEGATRON, megatron_fields
@@ -31,8 +31,8 @@ __all__ = [
     "blackwell",
     "canonical",
     "chosen_version",
-    "fields_of",
     "gated_ffn",
+    "layout_of",
     "located",
     "megatron_fields",
     "padded_vocab",
