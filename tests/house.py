@@ -24,7 +24,7 @@ FLOORS = (
     ("scoring", "packing", "replay"),
     ("layouts",),
     ("simulate", "orders"),
-    ("costs", "programs", "follow"),
+    ("costs", "programs", "follow", "targets"),
     ("plan", "hf"),
     ("specs",),
     ("files",),

@@ -12,6 +12,7 @@ from planner.specs.job import MOST_WITHIN
 from planner.units import parse_duration, parse_share
 
 TABLES = ("lengths", "images", "audio", "strategies")  # of which names stand in the code
+HF = "hf"  # the format of models, beside those of the tables
 DOES_NOT_FIT = 3  # exit code, as for any infeasible job
 ILLEGAL = 2  # exit code, as for any wrong input
 
@@ -74,6 +75,25 @@ def audio_names(incomplete: str) -> list[str]:
 
 def strategy_names(incomplete: str) -> list[str]:
     return names("strategies", incomplete)
+
+
+def export_names(incomplete: str) -> list[str]:
+    from planner.export import export_formats
+
+    return [name for name in export_formats() if name.startswith(incomplete)]
+
+
+def target_names() -> list[str]:
+    """The programs whose launch files are read."""
+    from planner.targets import TARGETS
+
+    return [*TARGETS]
+
+
+def import_names(incomplete: str) -> list[str]:
+    from planner.export import ORDER_READERS
+
+    return [name for name in (*target_names(), *ORDER_READERS, HF) if name.startswith(incomplete)]
 
 
 Job = Annotated[str, typer.Argument(help="A job file, or the name of a shipped job.", autocompletion=job_names)]

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from planner import files
 from planner.errors import InputError
+from planner.export.launches import Unsaid, told_arguments, write_launch
 from planner.export.torch_csv import PipelineOrders, read_csv, to_csv
 from planner.plan.join_plans import total_outcome, total_prediction
 from planner.plan.legal.plan_laws import violations
@@ -14,21 +15,38 @@ from planner.plan.schedules import Slot
 from planner.plan.schedules.explicit import slot_lines
 from planner.scoring import outcome_of, prediction_of, require_memory, restate_in_objective, score
 from planner.specs.base import with_fields
+from planner.targets import TARGETS
 
 
 class Exporter(NamedTuple):
-    """What another program is given of a plan. `write`: its file's text, and the plan's micro-batch behind each that
-    the text numbers, if any. Raises InputError where that program cannot have the plan.
+    """What another program is given of a plan. `write`: its file's text in a version, empty where there is one form,
+    and the plan's micro-batch behind each that the text numbers, if any. Raises InputError where that program cannot
+    have the plan.
     """
 
     what: str  # the file is called on screens
-    write: Callable[[Plan], tuple[str, tuple[int, ...]]]
+    write: Callable[[Plan, str], tuple[str, tuple[int, ...]]]
 
 
 OrderReader = Callable[[str, Plan, str], PipelineOrders]  # a text, for a plan; errors call the file by the given name
 
-EXPORTERS: dict[str, Exporter] = {"torch-csv": Exporter("schedule", to_csv)}  # what `planner export` writes
+
+def schedule(plan: Plan, version: str) -> tuple[str, tuple[int, ...]]:
+    """The schedule of torch, which has one form. Raises InputError."""
+    if version:
+        raise InputError("torch-csv has no versions", where="--version", fix="leave it out")
+    return to_csv(plan)
+
+
+EXPORTERS: dict[str, Exporter] = {"torch-csv": Exporter("schedule", schedule)}  # beside the programs of TARGETS
+
+
 ORDER_READERS: dict[str, OrderReader] = {"torch-csv": read_csv}  # what `planner import` reads into a plan
+
+
+def export_formats() -> tuple[str, ...]:
+    """What `planner export` writes."""
+    return (*TARGETS, *EXPORTERS)
 
 
 class ExportedPlan(NamedTuple):
@@ -39,10 +57,12 @@ class ExportedPlan(NamedTuple):
     micro_batches: tuple[int, ...]
 
 
-def export_plan(plan: Plan, to: str) -> ExportedPlan:
+def export_plan(plan: Plan, to: str, version: str = "") -> ExportedPlan:
     """A plan as another program's file. Raises InputError where that program cannot have it."""
-    require_known(to, EXPORTERS)
-    return ExportedPlan(EXPORTERS[to].what, *EXPORTERS[to].write(plan))
+    require_known(to, export_formats())
+    if to in TARGETS:
+        return ExportedPlan(TARGETS[to].what, write_launch(TARGETS[to], plan, version), ())
+    return ExportedPlan(EXPORTERS[to].what, *EXPORTERS[to].write(plan, version))
 
 
 def import_order_into(form: str, path: Path, plan: Plan) -> Plan:
@@ -55,7 +75,7 @@ def import_order_into(form: str, path: Path, plan: Plan) -> Plan:
 def require_known(name: str, formats: Iterable[str]) -> None:
     """Raises InputError where no format has this name."""
     if name not in formats:
-        raise InputError(f"no format is called `{name}`", where="format", fix=f"one of {', '.join(formats)}")
+        raise InputError(f"no format is called `{name}`", where="--to", fix=f"one of {', '.join(formats)}")
 
 
 def with_order(plan: Plan, slots: list[list[Slot]], strategy: str, name: str) -> Plan:
@@ -93,6 +113,10 @@ __all__ = [
     "EXPORTERS",
     "ORDER_READERS",
     "ExportedPlan",
+    "Unsaid",
+    "export_formats",
     "export_plan",
     "import_order_into",
+    "require_known",
+    "told_arguments",
 ]

@@ -1,6 +1,7 @@
 """YAML files read and written: strict, with located errors, atomic, the same bytes for the same data."""
 
 from planner.files.bounded_read import (
+    LAUNCH,
     LEDGER,
     LENGTHS,
     PLANNED_TRACE,
@@ -20,11 +21,20 @@ from planner.files.error_location import nearest_word
 from planner.files.file_lock import hold_lock, is_locked
 from planner.files.folder_queue import TAKEN, FolderQueue
 from planner.files.format_schema import json_schema
-from planner.files.named_paths import inside, path_exists, plain_name, require_folder, require_writable
+from planner.files.named_paths import (
+    inside,
+    path_exists,
+    plain_name,
+    require_folder,
+    require_unchanged,
+    require_writable,
+)
 from planner.files.read import format_of, parse, place, read, read_json, top_keys, with_position
 from planner.files.write import atomic_write, digest, dump, json_text, sync_folder, write, write_bytes, write_text
+from planner.files.yaml_text import load_yaml
 
 __all__ = [
+    "LAUNCH",
     "LEDGER",
     "LENGTHS",
     "PLANNED_TRACE",
@@ -43,6 +53,7 @@ __all__ = [
     "is_locked",
     "json_schema",
     "json_text",
+    "load_yaml",
     "nearest_word",
     "open_bytes",
     "parse",
@@ -57,6 +68,7 @@ __all__ = [
     "read_text",
     "require_folder",
     "require_regular",
+    "require_unchanged",
     "require_writable",
     "sync_folder",
     "too_many_records",

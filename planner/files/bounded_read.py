@@ -38,6 +38,7 @@ class FileKind(NamedTuple):
 TEXT = FileKind("text file", 32 * MIB, gzipped=False)
 TABLE = FileKind("table", 64 * MIB)
 RECORDS = FileKind("file of published records", 32 * MIB, records=10**4)  # each is a case to predict
+LAUNCH = FileKind("file that launches training", 1 * MIB, gzipped=False)
 LENGTHS = FileKind("file of lengths", 64 * MIB, records=10**7)
 SAMPLES = FileKind("file of samples or items", 64 * MIB, records=5 * 10**5)
 SCHEDULE = FileKind("schedule", 4 * MIB, gzipped=False)

@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 
 from planner.errors import InputError
+from planner.files.bounded_read import read_text
 
 
 def inside(folder: Path, named: str, where: str) -> Path:
@@ -48,6 +49,13 @@ def require_writable(path: Path, option: str) -> None:
     make_folder(path.parent, where, FILE_FIX)
     if not os.access(path if exists else path.parent, os.W_OK):
         raise InputError("cannot write the file: Permission denied", where=where, fix=FILE_FIX)
+
+
+def require_unchanged(path: Path, text: str, fix: str, option: str = "-o") -> None:
+    """Raises InputError where there is a file already, with another text, or none can be written; `fix`: what to do."""
+    require_writable(path, option)
+    if os.path.isfile(path) and read_text(path) != text:
+        raise InputError("there is another file already", where=str(path), fix=fix)
 
 
 def require_folder(path: Path, where: str) -> None:

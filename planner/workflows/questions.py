@@ -92,18 +92,11 @@ def write_question(question: Question, folder: Path | None) -> Path:
     if device and asked_device(device) != device:
         LOG.warning(f"{device} is taken as {asked_device(device)}, which has most memory of those with that name")
     for name, content in written.items():
-        require_unchanged(target / name, files.dump(content))
+        fix = f"name another folder with -o, or go on with it: planner solve {target / JOB_FILE}"
+        files.require_unchanged(target / name, files.dump(content), fix)
     for name, content in written.items():
         files.write(target / name, content)
     return target / JOB_FILE
-
-
-def require_unchanged(path: Path, text: str) -> None:
-    """Raises InputError where there is a file already, with another text."""
-    files.require_writable(path, "-o")
-    if os.path.isfile(path) and files.read_text(path) != text:
-        fix = f"name another folder with -o, or go on with it: planner solve {path.parent / JOB_FILE}"
-        raise InputError("there is another file already", where=str(path), fix=fix)
 
 
 def from_folder(reference: str) -> str:

@@ -1,5 +1,5 @@
-"""`planner export` writes a plan for another program; `planner import` reads another program's schedule into a plan, or
-its model as a model file.
+"""`planner export` writes a plan for another program; `planner import` reads another program's launch as a job, its
+schedule into a plan, or its model as a model file.
 """
 
 from pathlib import Path
@@ -7,74 +7,83 @@ from typing import Annotated
 
 import typer
 
-from planner.cli.options import Json, PlanFile
+from planner.cli.options import HF, JobOrPlan, Json, export_names, import_names, target_names
 from planner.errors import InputError
-
-HF = "hf"
 
 
 def export(
-    plan: PlanFile,
-    to: Annotated[str, typer.Option("--to", help="torch-csv: a schedule of torch.distributed.pipelining.")],
+    plan: JobOrPlan,
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to",
+            help="megatron: a launch script of Megatron-LM; torch-csv: a schedule of torch.distributed.pipelining.",
+            autocompletion=export_names,
+        ),
+    ],
     output: Annotated[Path, typer.Option("-o", "--output", help="File to write; `-` for stdout.")],
+    version: Annotated[str, typer.Option(help="Version to write for, such as 0.14; default: the newest.")] = "",
+    better: Annotated[
+        bool, typer.Option("--better", help="Write what the best plan of the same problem changes, as a diff of flags.")
+    ] = False,
     json: Json = False,
 ) -> None:
-    """Export a plan for another program.
+    """Export a plan for another program, or the layout that a job fixes.
 
-    torch-csv: the pipeline schedule, as the multi-stage schedules of torch.distributed.pipelining load it.
+    megatron: a shell script that starts it with torchrun, complete but for data. What the program cannot be told is
+    refused, with the best plan that it can. torch-csv: the pipeline schedule, as the multi-stage schedules of
+    torch.distributed.pipelining load it. No other file is written over.
     """
-    from planner import pipeline
     from planner.cli import render
     from planner.cli.views import export_lines
-    from planner.export import export_plan
-    from planner.files import write_text
+    from planner.files import require_unchanged, write_text
+    from planner.workflows import launching
 
-    exported = export_plan(pipeline.read_plan(plan), to)
+    file = (launching.better if better else launching.exported)(plan, to, version)
     if str(output) == "-":
-        render.print_raw(exported.text)
+        render.print_raw(file.text)
         return
-    write_text(output, exported.text)
-    render.emit(json, export_lines.export_summary(exported, to, output), *export_lines.export_lines(exported, output))
+    require_unchanged(output, file.text, "name another file with -o, or remove this one")
+    write_text(output, file.text)
+    render.emit(json, export_lines.export_summary(file, to, output), *export_lines.export_lines(file, output))
 
 
 def import_file(
-    form: Annotated[str, typer.Argument(metavar="FORMAT", help="torch-csv or hf")],
-    file: Annotated[Path, typer.Argument(help="The other program's file: a schedule, or a config.json.")],
+    form: Annotated[
+        str, typer.Argument(metavar="FORMAT", help="megatron, torch-csv or hf", autocompletion=import_names)
+    ],
+    file: Annotated[Path, typer.Argument(help="The other program's file: a launch script, schedule or config.json.")],
     into: Annotated[
         Path | None, typer.Option("--into", help="torch-csv: the plan file that gives layout, data and prices.")
     ] = None,
+    gpus: Annotated[str, typer.Option(help="megatron: GPUs in all, and their device, such as 64xh100.")] = "",
+    given: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="megatron: a variable that the script computes; repeatable."),
+    ] = None,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="File to write the plan or the model to.")
+        Path | None,
+        typer.Option("-o", "--output", help="File to write the plan or the model to; megatron: folder for the job."),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Import another program's file: a pipeline schedule into a plan, or a model.
+    """Import another program's file: a launch script as a job, a pipeline schedule into a plan, or a model.
 
-    torch-csv: a schedule of torch.distributed.pipelining (format compute_only); the new plan states its step time. hf:
-    a Hugging Face config.json, or a folder with one, as a model for jobs; printed to stdout without -o. Nothing is
-    downloaded; what a model file cannot express is named, or refused.
+    megatron: a shell script that starts pretrain_gpt.py, or its arguments as YAML: a job with that layout fixed, to ask
+    whether it fits (planner fits), how long it takes (predict), why not another (why-not), and what is better (export
+    --better). Literal variables are expanded, and what is computed is asked for by name. torch-csv: a schedule of
+    torch.distributed.pipelining (format compute_only); the new plan states its step time. hf: a Hugging Face
+    config.json, or a folder with one, as a model for jobs; printed to stdout without -o. Nothing is downloaded; what a
+    model file cannot express is named, or refused.
     """
-    from planner import files, pipeline
-    from planner.cli import render
-    from planner.cli.views import export_lines, imported_model
-    from planner.export import ORDER_READERS, import_order_into
+    from planner.cli.views import imported_launch, imported_model, imported_order
 
-    if form not in (*ORDER_READERS, HF):
-        raise InputError(
-            f"no format is called `{form}`", where="FORMAT", fix=f"one of {', '.join((*ORDER_READERS, HF))}"
-        )
+    if form not in import_names(""):
+        fix = f"one of {', '.join(import_names(''))}"
+        raise InputError(f"no format is called `{form}`", where="FORMAT", fix=fix)
     if form == HF:
         imported_model.import_model(file, output, json)
-        return
-    if into is None or output is None:
-        missing = "--into" if into is None else "-o"
-        raise InputError(
-            f"a schedule is imported into a plan: {missing} is not given", where=missing, fix="--into PLAN -o NEW"
-        )
-    old, scores = pipeline.read_scored(into)
-    plan = import_order_into(form, file, old)
-    before = sum(score.step_seconds for score in scores)
-    files.write(output, plan)
-    render.emit(
-        json, export_lines.import_summary(before, plan, output), *export_lines.import_lines(before, plan, output)
-    )
+    elif form in target_names():
+        imported_launch.import_launch_file(form, file, gpus, given or [], output, json)
+    else:
+        imported_order.import_order(form, file, into, output, json)

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from planner.cli.options import DOES_NOT_FIT, ILLEGAL, Json, PlanFile
+from planner.cli.options import DOES_NOT_FIT, ILLEGAL, JobOrPlan, Json, PlanFile
 
 
 def why(
@@ -32,7 +32,7 @@ def why(
 
 
 def why_not(
-    plan: PlanFile,
+    plan: JobOrPlan,
     changes: Annotated[
         list[str],
         typer.Argument(metavar="KEY=VALUE…", help="Changes such as items.17.degree=64, zero=2 or vision.tp=4."),
@@ -40,7 +40,7 @@ def why_not(
     step: Annotated[int, typer.Option(help="Step to explain, of a plan of several batches.", min=0)] = 0,
     json: Json = False,
 ) -> None:
-    """Solve a plan again with something changed: what that costs, and why.
+    """Solve a plan again, or a job that fixes its layout, with something changed: what that costs, and why.
 
     Fields of a static layout (tp=4 pp=2) are fixed, and the search decides the others. Of a plan of several modules a
     key says of which (vision.tp=4 llm.pp=2 vision.ranks=first_stage, or a whole layout as screens show it): the others
@@ -58,8 +58,9 @@ def why_not(
     from planner import pipeline
     from planner.cli import render
     from planner.cli.views import why_tables
+    from planner.workflows.launching import plan_at
 
-    answer = pipeline.why_not(pipeline.read_plan(plan), tuple(changes), step)
+    answer = pipeline.why_not(plan_at(plan), tuple(changes), step)
     render.emit(json, why_tables.why_answer(answer), *why_tables.answer_lines(answer))
     if answer.infeasible:
         raise typer.Exit(ILLEGAL if answer.infeasible.illegal else DOES_NOT_FIT)

@@ -1,0 +1,93 @@
+"""A plan as what a program that trains is told, and whether it can be: of one module, one layout, one length."""
+
+from planner.errors import InputError
+from planner.plan.descriptions import fixable_layout
+from planner.plan.launchable.launch_refusals import plan_refusals, refusal_text
+from planner.plan.plan_file import Plan, assignments
+from planner.specs.base import with_fields
+from planner.specs.named_files import read_software
+from planner.targets import Launch, Target, WrittenLaunch, arguments_of, blackwell, chosen_version
+from planner.units import plural
+
+
+class Unsaid(InputError):
+    """A program cannot be told a plan; it may be told another of the same problem."""
+
+
+def write_launch(target: Target, plan: Plan, version: str = "") -> str:
+    """The file that starts a plan. Raises Unsaid where the program cannot be told it, and InputError for a version that
+    there is not.
+    """
+    launch, arguments = launch_of_plan(target, plan), told_arguments(target, plan, version)
+    kinds = " and ".join(f"{kind.count} {kind.kind}" for kind in plan.ranks)
+    about = (
+        f"{plan.name}: {plural(plan.size, 'rank')} on {kinds}, {plan.prediction.step_seconds:.4g} s a step, simulated"
+    )
+    return target.write(WrittenLaunch(launch, arguments, chosen_version(target, version), (about,)))
+
+
+def told_arguments(target: Target, plan: Plan, version: str) -> dict[str, tuple[str, ...]]:
+    """The arguments that a program is given to start a plan. Raises Unsaid where none say it."""
+    wanted, launch = chosen_version(target, version), launch_of_plan(target, plan)
+    require_launchable_by(target, plan)
+    try:
+        return arguments_of(target, launch, wanted)
+    except InputError as error:
+        raise Unsaid(error.message, where=in_plan(plan, error.where), fix=error.fix) from error
+
+
+def in_plan(plan: Plan, path: str) -> str:
+    """Where a field of a launch stands in a plan, if it does."""
+    name = next(iter(plan.layouts))
+    top, _, rest = path.partition(".")
+    of = {"layout": f"layouts.{name}", "module": f"uses.models.{name}"}
+    return f"{of[top]}.{rest}" if top in of else path
+
+
+def require_launchable_by(target: Target, plan: Plan) -> None:
+    """Raises Unsaid for the first rule of the program that a plan breaks, whatever software it was made for."""
+    framework = read_software(target.software)[0].framework
+    judged = with_fields(plan, uses=with_fields(plan.uses, software=framework))
+    for name, refusal in plan_refusals(judged):
+        raise Unsaid(refusal_text(target.name, refusal, "plan"), where=f"layouts.{name}", fix=refusal.fix)
+
+
+def launch_of_plan(target: Target, plan: Plan) -> Launch:
+    """What a plan starts. Raises InputError where that is more than one module with one layout, and steps alike."""
+    (name, layout), *others = plan.layouts.items()
+    module = plan.uses.models[name]
+    if others or type(module) not in target.modules:
+        names = " and ".join(plan.layouts)
+        kinds = " or ".join(kind.__name__.lower() for kind in target.modules)
+        raise InputError(
+            f"{target.name} is told of one {kinds}, the plan has {names}", where="layouts", fix="a plan of one"
+        )
+    if layout.experts:
+        message = f"{target.name} places experts of all layers alike"
+        raise InputError(message, where=f"layouts.{name}.experts", fix="leave `experts` out")
+    per_node = {kind.per_node for kind in plan.ranks}
+    if len(per_node) > 1 or plan.size % min(plan.size, *per_node) or len(layout.ranks) != plan.size:
+        raise InputError(
+            "torchrun starts as many ranks on every node", where="ranks", fix="nodes alike, all of them used"
+        )
+    sizes = {plan.uses.tokens(name, item) for item in plan.uses.items[name]}
+    steps = {sum(len(a.items) for m in step.micro_batches for a in assignments(plan, m)) for step in plan.steps}
+    if len(sizes) != 1 or len(steps) != 1:
+        message = f"{target.name} is told one length of sequences, and the plan has {min(sizes)} to {max(sizes)} tokens"
+        raise InputError(message, where=f"uses.items.{name}", fix="workload: {lengths: 8192, batch_rows: 512}")
+    if module.trained != "all":
+        raise InputError(
+            f"{target.name} trains all of a model", where=f"uses.models.{name}.trained", fix="trained: all"
+        )
+    timing = plan.uses.prices.timing
+    return Launch(
+        module=module,
+        layout=with_fields(fixable_layout(layout), dp=layout.dp),
+        tokens=sizes.pop(),
+        sequences=steps.pop(),
+        ranks=plan.size,
+        per_node=min(plan.size, *per_node),
+        reduces_early=timing.overlaps_replicas,
+        gathers_early=timing.gathers_ahead,
+        blackwell=any(blackwell(kind.kind) for kind in plan.ranks),
+    )

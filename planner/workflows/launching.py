@@ -1,0 +1,95 @@
+"""Plans for other programs: the file that starts one, or the best plan of those that the program can be told."""
+
+from dataclasses import replace
+from shlex import quote
+
+from planner import pipeline
+from planner import why as reasons
+from planner.errors import Infeasible, InputError
+from planner.export import ExportedPlan, Unsaid, export_plan, require_known, told_arguments
+from planner.plan.descriptions import layout_text
+from planner.plan.plan_file import Plan
+from planner.scoring import scored_at
+from planner.specs.base import with_fields
+from planner.specs.inputs import JobOptions
+from planner.specs.job import Fix
+from planner.specs.named_files import read_software
+from planner.specs.parallelism import Parallelism
+from planner.strategies import strategy_deciding
+from planner.targets import TARGETS, Target
+from planner.units import percent
+
+DEFAULTS = JobOptions()
+
+
+def plan_at(reference: str) -> Plan:
+    """The plan of a file, or of the layout that a job fixes, whether it fits or not. Raises InputError."""
+    scored = scored_at(reference)
+    return scored.plan if scored else pipeline.predict(reference, DEFAULTS).plan
+
+
+def exported(reference: str, to: str, version: str = "") -> ExportedPlan:
+    """A plan, or the layout that a job fixes, as another program's file. Raises InputError; where the program cannot be
+    told the plan, its fix says the best that it can, and what that takes.
+    """
+    plan = plan_at(reference)
+    try:
+        return export_plan(plan, to, version)
+    except InputError as error:
+        other = best_told(plan, to) if isinstance(error, Unsaid) and len(plan.layouts) == 1 else None
+        where = error.where if error.where.startswith("--") or not error.where else f"{reference} ({error.where})"
+        fix = f"{error.fix}; or {other}" if other else error.fix
+        raise InputError(error.message, where=where, fix=fix) from error
+
+
+def best_told(plan: Plan, to: str) -> str | None:
+    """The best plan of the same problem that a program can be told, as text; None where there is none, or no search of
+    static layouts has the problem.
+    """
+    try:
+        found = best_for(plan, TARGETS[to])
+        export_plan(found, to)
+    except (InputError, Infeasible):
+        return None
+    (layout,) = found.layouts.values()
+    software = TARGETS[to].software
+    return f"software: {software} in the job, whose best is {layout_text(layout)}: {price_beside(found, plan)}"
+
+
+def best_for(plan: Plan, target: Target) -> Plan:
+    """The best plan of a plan's problem that a program can launch, whatever layout was asked for. Raises InputError and
+    Infeasible.
+    """
+    inputs = reasons.asked_inputs(reasons.single_step(plan, 0))
+    (layout,) = plan.layouts.values()
+    job = with_fields(
+        inputs.job,
+        strategy=strategy_deciding("layouts", 1),
+        layout=Parallelism(dtype=layout.dtype, gradients=layout.gradients),
+        fix=Fix(),
+    )
+    timing = with_fields(inputs.timing, overlaps_replicas=True, gathers_ahead=True)  # that is a matter of arguments too
+    framework = read_software(target.software)[0].framework
+    return pipeline.plan_of(replace(inputs, job=job, timing=timing, software=framework))
+
+
+def price_beside(found: Plan, plan: Plan) -> str:
+    """Seconds of a step, and how much more or less than a plan's."""
+    more = found.prediction.step_seconds / plan.prediction.step_seconds - 1
+    return f"{found.prediction.step_seconds:.4g} s a step, {percent(abs(more))} {'more' if more > 0 else 'less'}"
+
+
+def better(reference: str, to: str, version: str = "") -> ExportedPlan:
+    """The best plan of the same problem as a change of arguments: those of the plan, or of the layout that a job fixes,
+    with `-`, and those in their place with `+`. Raises InputError and Infeasible.
+    """
+    plan = plan_at(reference)
+    require_known(to, TARGETS)
+    found = best_for(plan, TARGETS[to])
+    before, after = (told_arguments(TARGETS[to], each, version) for each in (plan, found))
+    lines = [f"# {plan.prediction.step_seconds:.4g} s a step; {price_beside(found, plan)}, simulated"]
+    for argument in dict.fromkeys([*before, *after]):
+        if before.get(argument) != after.get(argument):
+            changed = ((sign, of.get(argument)) for sign, of in (("-", before), ("+", after)))
+            lines += [" ".join((f"{sign} {argument}", *map(quote, told))) for sign, told in changed if told is not None]
+    return ExportedPlan("change of arguments", "\n".join([*lines, ""]), ())
