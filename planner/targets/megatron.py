@@ -22,6 +22,7 @@ SINCE = {  # the version that first has an argument, where that is none of the f
     "--use-megatron-fsdp": "0.14",
     "--overlap-moe-expert-parallel-comm": "0.14",
     "--moe-flex-dispatcher-backend": "0.16",
+    "--fine-grained-activation-offloading": "0.16",
 }
 ORDERS = ("tp-cp-dp-replica-pp", "tp-cp-pp-dp-replica")  # the second by --use-tp-pp-dp-mapping
 FSDP = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}  # ZeRO stages of Megatron-FSDP
@@ -39,6 +40,7 @@ DEGREES = {  # in the order in which they are blamed
     "cp": "--context-parallel-size",
     "replica": "--num-distributed-optimizer-instances",
 }
+FUSED_EXPERTS = "fused_group_mlp"  # of what may be offloaded, since 0.19
 FP16_IS_BF16 = "bf16, at whose rates fp16 is priced"
 
 
@@ -149,6 +151,34 @@ def read_host_moments(stated: Stated, fields: Fields) -> Fields:
     return {"layout.optimizer_offload": stated.number("--optimizer-offload-fraction", 1.0) if offloads else 0.0}
 
 
+def offloaded_modules(fields: Fields) -> dict[str, tuple[str, ...]]:
+    """The modules that are named for each kind of activations: of a norm its product's input, and that of routers."""
+    norm = ("qkv_linear", "mlp_norm") if has_experts(fields) else ("qkv_linear",)
+    return {"attention": ("core_attn", "attn_proj"), "norm": norm, "moe": (FUSED_EXPERTS,)}
+
+
+def write_host_activations(fields: Fields) -> Arguments:
+    kinds, modules = fields["layout.offload"], offloaded_modules(fields)
+    if not isinstance(kinds, tuple) or not {*kinds} <= {*modules}:
+        return {}
+    named = tuple(name for kind in kinds for name in modules[kind])
+    fused = {"--use-transformer-engine-op-fuser": ()} if FUSED_EXPERTS in named else {}
+    known = not fused or fields["version"] >= (0, 19)
+    return {"--fine-grained-activation-offloading": (), "--offload-modules": named, **fused} if known else {}
+
+
+def read_host_activations(stated: Stated, fields: Fields) -> Fields:
+    """Whole kinds of activations. Raises InputError for a part of one."""
+    if "--fine-grained-activation-offloading" not in stated:
+        return {"layout.offload": 0.0}
+    named, modules = {*stated.many("--offload-modules")}, offloaded_modules(fields)
+    kinds = tuple(kind for kind, own in modules.items() if named >= {*own})
+    if not kinds or named != {name for kind in kinds for name in modules[kind]}:
+        known = "; ".join(" ".join(own) for own in modules.values())
+        raise stated.error("--offload-modules", "it names no whole kinds of activations", f"some of: {known}")
+    return {"layout.offload": kinds}
+
+
 def read_optimizer(stated: Stated, fields: Fields) -> Fields:
     """Plans have Adam's states. Raises InputError for another optimizer."""
     stated.choice("--optimizer", ("adam",), "adam")
@@ -221,6 +251,13 @@ LAYOUT_ROWS: tuple[Row, ...] = (
         ("--optimizer-cpu-offload", "--use-precision-aware-optimizer"),
         write_host_moments,
         read_host_moments,
+    ),
+    Row(
+        ("layout.offload",),
+        ("--offload-modules",),
+        ("--fine-grained-activation-offloading", "--use-transformer-engine-op-fuser"),
+        write_host_activations,
+        read_host_activations,
     ),
     switch("reduces_early", "--overlap-grad-reduce"),
     Row(

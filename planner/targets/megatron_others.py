@@ -20,7 +20,6 @@ no-persist-layer-norm no-rope-fusion no-tp-comm-bulk-dgrad no-tp-comm-bulk-wgrad
 no-tp-comm-overlap-rs no-tp-comm-split-ag no-tp-comm-split-rs overlap-p2p-communication-warmup-flush
 overlap-param-gather-with-optimizer-step reuse-grad-buf-for-mxfp8-param-ag tp-comm-overlap-rs-dgrad use-flash-attn
 use-fused-weighted-squared-relu use-nccl-ub use-ring-exchange-p2p use-sharp use-te-activation-func
-use-transformer-engine-op-fuser
 """)
 UNPRICED = named("""
 attention-backend attention-dropout cross-entropy-fusion-impl cuda-graph-impl cuda-graph-modules cuda-graph-scope

@@ -100,6 +100,8 @@ LAUNCHES: dict[str, Launch] = {
     "dense-pp-before-dp": launch(LLAMA_8B, 32, 4096, 64, tp=2, pp=4, rank_order="tp-pp-dp"),
     "dense-bf16-gradients": launch(LLAMA_8B, 16, 4096, 64, gradients="bf16"),
     "dense-host": launch(LLAMA_8B, 8, 4096, 64, optimizer_offload=0.5),
+    "dense-host-kinds": launch(LLAMA_8B, 8, 4096, 64, tp=2, offload=("attention", "norm")),
+    "experts-host-kinds": launch(QWEN_MOE, 64, 4096, 512, ep=8, offload=("norm", "moe")),
     "gpt": launch(GPT, 64, 2048, 512, tp=4, pp=2, micro_batch=4),
     "scaled-rope": launch(SCALED, 32, 131072, 32, tp=4, cp=8),
     "qwen": launch(QWEN, 16, 4096, 256, tp=2),
