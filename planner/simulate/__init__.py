@@ -2,6 +2,20 @@
 
 from planner.simulate.activities import NO_ACTIVITY, Activities, ActivityBuilder, ActivityTimes, IntArray
 from planner.simulate.compiled_clock import run_activities
+from planner.simulate.decision_clock import run_jobs
+from planner.simulate.decisions import (
+    Action,
+    Decide,
+    Decision,
+    Delays,
+    Do,
+    Event,
+    Failure,
+    History,
+    JobState,
+    Segment,
+    State,
+)
 from planner.simulate.engine import simulate, simulated_end
 from planner.simulate.equal_micro_batches import equal_step_seconds
 from planner.simulate.memory_curves import Curve, FurtherBytes, MemoryCurves, OutputBytes, simulate_memory, whole_curves
@@ -22,17 +36,28 @@ from planner.simulate.trace_writer import build_trace, write_trace
 
 __all__ = [
     "NO_ACTIVITY",
+    "Action",
     "Activities",
     "ActivityBuilder",
     "ActivityTimes",
     "Curve",
+    "Decide",
+    "Decision",
+    "Delays",
+    "Do",
+    "Event",
+    "Failure",
     "FurtherBytes",
+    "History",
     "IntArray",
+    "JobState",
     "MemoryCurves",
     "ModuleWait",
     "OutputBytes",
     "RecordedStep",
     "RoundsLeftOut",
+    "Segment",
+    "State",
     "TaskEvent",
     "TimePart",
     "Timeline",
@@ -50,6 +75,7 @@ __all__ = [
     "repeated",
     "representatives_of_ranks",
     "run_activities",
+    "run_jobs",
     "simulate",
     "simulate_memory",
     "simulated_end",

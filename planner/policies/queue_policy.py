@@ -1,0 +1,113 @@
+"""Jobs one after the other in some order: each gets a kind that has room, and those behind who waits may go ahead.
+
+**Backfilling** (EASY: Lifka 1995). The first job that does not fit has a reservation: on the kind where it ends first,
+from the time when enough GPUs of it are free. A job behind it starts only where that time stays: on another kind, or
+if it ends before, or on GPUs that are free then besides. `DEPTH` jobs behind it are looked at, as Slurm's
+`bf_max_job_test` has it.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from math import inf
+
+from planner.policies.orders import Order, seconds_left
+from planner.policies.wants import Want, Wants
+from planner.simulate import JobState, State
+
+DEPTH = 500
+Place = Callable[[State, JobState, Iterable[str]], str]  # which of the kinds that have room; they are at least one
+
+
+def first_kind(state: State, job: JobState, kinds: Iterable[str]) -> str:
+    """The first in alphabetical order."""
+    return next(iter(kinds))
+
+
+def fastest_kind(state: State, job: JobState, kinds: Iterable[str]) -> str:
+    """The one on which it ends first."""
+    return min(kinds, key=lambda kind: seconds_left(state, job, kind, job.job.gpus))
+
+
+@dataclass(slots=True)
+class Reservation:
+    """What the first job that does not fit will get, and when."""
+
+    job: str
+    kind: str
+    at: float
+    spare: int  # GPUs that are free then besides
+
+    def allows(self, kind: str, count: int, end: float) -> bool:
+        """Whether a job may start there now; what it then has for longer is no longer spare."""
+        if kind != self.kind or end <= self.at:
+            return True
+        self.spare -= count
+        if self.spare >= 0:
+            return True
+        self.spare += count
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class QueuePolicy:
+    """An order, and the kind that each job gets. `preempt`: running jobs are in the queue with the others."""
+
+    order: Order
+    place: Place
+    backfill: bool = True
+    preempt: bool = False
+
+    def wants(self, state: State) -> Wants:
+        """Jobs that start now; with `preempt`: those that run from now on."""
+        room = state.room_of_all() if self.preempt else state.free_counts()
+        wants: dict[str, Want] = {}
+        reservation: Reservation | None = None
+        queue = iter(self.order.queue(state, self.preempt))
+        for job in queue:
+            if not any(room.values()):
+                break
+            want = self.want(state, job, room, reservation)
+            if want:
+                wants[job.job.id] = want
+                room[want.kind] -= want.gpus
+            elif not self.backfill:
+                break
+            elif reservation is None and not self.preempt:
+                reservation = reserve(state, job, wants)
+                queue = islice(queue, DEPTH)
+        return wants
+
+    def want(
+        self, state: State, job: JobState, room: Mapping[str, int], reservation: Reservation | None
+    ) -> Want | None:
+        """The kind that a job gets now; None: it waits."""
+        count = job.job.gpus
+        fitting = [kind for kind in state.fleet.kinds_for(job.job) if room[kind] >= count]
+        while fitting:
+            kind = self.place(state, job, fitting)
+            end = state.now + seconds_left(state, job, kind, count)
+            if reservation is None:
+                return Want(kind, count, self.order.why)
+            if reservation.allows(kind, count, end):
+                return Want(kind, count, f"goes ahead of {reservation.job}, whose {reservation.kind} it leaves alone")
+            fitting.remove(kind)
+        return None
+
+
+def reserve(state: State, head: JobState, wants: Wants) -> Reservation:
+    """Where and when a job that does not fit starts, if all others run as long as is known of them."""
+    ends = [(run.end, run.kind, len(run.gpus)) for run in state.running.values()]
+    for job, want in wants.items():
+        ends.append((state.now + seconds_left(state, state.waiting[job], want.kind, want.gpus), want.kind, want.gpus))
+    best, best_end = Reservation(head.job.id, "", inf, 0), inf
+    for kind in state.fleet.kinds_for(head.job):
+        free = state.free_counts()[kind] - sum(want.gpus for want in wants.values() if want.kind == kind)
+        for end, count in sorted((end, count) for end, its_kind, count in ends if its_kind == kind):
+            free += count
+            if free >= head.job.gpus:
+                ended = end + seconds_left(state, head, kind, head.job.gpus)
+                if ended < best_end:
+                    best, best_end = Reservation(head.job.id, kind, end, free - head.job.gpus), ended
+                break
+    return best
