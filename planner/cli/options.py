@@ -10,7 +10,7 @@ from planner.errors import InputError
 from planner.specs.base import Ranks
 from planner.units import parse_duration
 
-TABLES = ("lengths", "images", "audio", "strategies")  # of which names stand in the code
+TABLES = ("lengths", "images", "audio", "strategies", "orders", "places")  # of which names stand in the code
 DOES_NOT_FIT = 3  # exit code, as for any infeasible job
 ILLEGAL = 2  # exit code, as for any wrong input
 
@@ -38,6 +38,10 @@ def table_names(kind: str) -> list[str]:
         from planner.specs.workload.sample_mix import CLIPS, IMAGES
 
         return [*(IMAGES if kind == "images" else CLIPS)]
+    if kind in ("orders", "places"):
+        from planner.policies import PLACE_NAMES, POLICIES
+
+        return [*(POLICIES if kind == "orders" else PLACE_NAMES)]
     from planner.strategies import BEST, STRATEGIES
 
     return [*STRATEGIES, BEST]
@@ -69,6 +73,14 @@ def image_names(incomplete: str) -> list[str]:
 
 def audio_names(incomplete: str) -> list[str]:
     return names("audio", incomplete)
+
+
+def order_names(incomplete: str) -> list[str]:
+    return names("orders", incomplete)
+
+
+def place_names(incomplete: str) -> list[str]:
+    return names("places", incomplete)
 
 
 def strategy_names(incomplete: str) -> list[str]:

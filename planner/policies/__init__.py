@@ -1,82 +1,21 @@
-"""Policies of a cluster that many jobs share, as a table: who gets how many GPUs of which kind, and when"""
+"""Policies of a cluster that many jobs share: who gets how many GPUs of which kind, when, and what comes of it."""
 
-from collections.abc import Callable, Mapping
-
-from planner.errors import InputError
-from planner.policies.fair import Shares, dominant_shares, least_makespan, makespan_shares, max_min_shares
-from planner.policies.joint import JointPolicy
-from planner.policies.marginal_gain import marginal_gain
+from planner.policies.choice import PLACE_NAMES, POLICIES, policy
+from planner.policies.fair import least_makespan
 from planner.policies.orders import ORDERS
-from planner.policies.queue_policy import Place, QueuePolicy, fastest_kind, first_kind
 from planner.policies.replay import replayed
-from planner.policies.rounds import GAVEL, RoundLength, RoundPolicy
-from planner.policies.wants import Wants, decided_anew, started
-from planner.simulate import Decide, State
-from planner.specs.cluster_jobs.actions_file import PolicyChoice
-
-PLACES: Mapping[str, Place] = {"fastest": fastest_kind, "first": first_kind}
-JOINT = "joint"  # a place that is chosen for all jobs together
-SHARES: Mapping[str, Callable[[State], Shares]] = {"makespan": makespan_shares, "max_min": max_min_shares}
-WANTS: Mapping[str, Callable[[State], Wants]] = {"drf": dominant_shares, "marginal_gain": marginal_gain}
-POLICIES = (*ORDERS, *WANTS, *SHARES)
-PLACE_NAMES = (*PLACES, JOINT)
-
-
-def anew(wants_of: Callable[[State], Wants]) -> Decide:
-    """Decides about all jobs at each event."""
-    return lambda state, event: decided_anew(state, wants_of(state))
-
-
-def starting(wants_of: Callable[[State], Wants]) -> Decide:
-    """Starts waiting jobs at each event, and leaves alone what runs."""
-    return lambda state, event: started(state, wants_of(state)) if state.waiting else ()
-
-
-def policy(choice: PolicyChoice) -> Decide:
-    """What decides as it was chosen. Raises InputError where names do not go together."""
-    require_known(choice)
-    length = GAVEL if choice.rounds == "gavel" else RoundLength(choice.round_seconds)
-    if choice.order in SHARES:
-        return RoundPolicy(SHARES[choice.order], length)
-    wants_of = WANTS.get(choice.order) or queue_wants(choice)
-    if choice.rounds:
-        return RoundPolicy(whole_shares(wants_of), length, fill=False)
-    return anew(wants_of) if choice.order in WANTS or choice.preempt else starting(wants_of)
-
-
-def queue_wants(choice: PolicyChoice) -> Callable[[State], Wants]:
-    """The jobs of an order that run; in rounds all are decided about anew."""
-    order, preempt = ORDERS[choice.order], choice.preempt or bool(choice.rounds)
-    if choice.place == JOINT:
-        return JointPolicy(order, preempt).wants
-    return QueuePolicy(order, PLACES[choice.place], choice.backfill, preempt).wants
-
-
-def whole_shares(wants_of: Callable[[State], Wants]) -> Callable[[State], Shares]:
-    """Who is wanted, as shares of all the time."""
-    return lambda state: {(job, want.kind): 1.0 for job, want in wants_of(state).items()}
-
-
-def require_known(choice: PolicyChoice) -> None:
-    """Raises InputError for a policy that there is not, or that cannot be."""
-    for what, name, known in (("order", choice.order, POLICIES), ("place", choice.place, PLACE_NAMES)):
-        if name not in known:
-            raise InputError(f"no {what} is called `{name}`", where=f"--{what}", fix=f"one of {', '.join(known)}")
-    if choice.place == JOINT and (choice.order not in ORDERS or ORDERS[choice.order].gain is None):
-        gaining = ", ".join(name for name, order in ORDERS.items() if order.gain)
-        message = f"the order {choice.order} does not say what a job gains by a kind, which joint places weigh"
-        raise InputError(message, where="--place", fix=f"an order of {gaining}, or another place")
-    if choice.order == "marginal_gain" and choice.rounds:
-        message = "rounds keep the counts that jobs ask for, and marginal_gain changes them"
-        raise InputError(message, where="--rounds", fix="leave it out")
-
+from planner.policies.schedule import Schedule, happened, schedule_jobs
+from planner.policies.wants import nearest_gpus
 
 __all__ = [
     "ORDERS",
     "PLACE_NAMES",
     "POLICIES",
-    "PolicyChoice",
+    "Schedule",
+    "happened",
     "least_makespan",
+    "nearest_gpus",
     "policy",
     "replayed",
+    "schedule_jobs",
 ]

@@ -14,7 +14,7 @@ from planner.policies.orders import Order
 from planner.policies.queue_policy import DEPTH
 from planner.policies.wants import Want, Wants
 from planner.programs import Program, ProgramBuilder, solve
-from planner.simulate import JobState, State
+from planner.simulate import Event, JobState, State
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class JointPolicy:
     order: Order
     preempt: bool = False
 
-    def wants(self, state: State) -> Wants:
+    def wants(self, state: State, event: Event | None = None) -> Wants:
         """Jobs that start now; with `preempt`: those that run from now on."""
         room = state.room_of_all() if self.preempt else state.free_counts()
         chosen = [*islice(self.order.queue(state, self.preempt), DEPTH)]

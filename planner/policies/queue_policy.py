@@ -13,7 +13,7 @@ from math import inf
 
 from planner.policies.orders import Order, seconds_left
 from planner.policies.wants import Want, Wants
-from planner.simulate import JobState, State
+from planner.simulate import Event, JobState, State
 
 DEPTH = 500
 Place = Callable[[State, JobState, Iterable[str]], str]  # which of the kinds that have room; they are at least one
@@ -58,12 +58,12 @@ class QueuePolicy:
     backfill: bool = True
     preempt: bool = False
 
-    def wants(self, state: State) -> Wants:
-        """Jobs that start now; with `preempt`: those that run from now on."""
+    def wants(self, state: State, event: Event | None = None) -> Wants:
+        """Jobs that start now; with `preempt`: those that run from now on. `event`: since when nothing could start."""
         room = state.room_of_all() if self.preempt else state.free_counts()
         wants: dict[str, Want] = {}
         reservation: Reservation | None = None
-        queue = iter(self.order.queue(state, self.preempt))
+        queue = iter(self.queue(state, event))
         for job in queue:
             if not any(room.values()):
                 break
@@ -78,6 +78,17 @@ class QueuePolicy:
                 queue = islice(queue, DEPTH)
         return wants
 
+    def queue(self, state: State, event: Event | None) -> Iterable[JobState]:
+        """Jobs in their order. Where jobs arrive behind one that does not fit, none between them can start: nothing
+        became free, and until the reservation there is less time than before.
+        """
+        if event and self.order.key is None and all(what == "arrival" for what, _ in event.happened):
+            arrived = [job for _, job in event.happened]
+            first = next(iter(state.waiting))
+            if first not in arrived:
+                return [state.waiting[job] for job in (first, *arrived)]
+        return self.order.queue(state, self.preempt)
+
     def want(
         self, state: State, job: JobState, room: Mapping[str, int], reservation: Reservation | None
     ) -> Want | None:
@@ -85,11 +96,10 @@ class QueuePolicy:
         count = job.job.gpus
         fitting = [kind for kind in state.fleet.kinds_for(job.job) if room[kind] >= count]
         while fitting:
-            kind = self.place(state, job, fitting)
-            end = state.now + seconds_left(state, job, kind, count)
+            kind = self.place(state, job, fitting) if len(fitting) > 1 else fitting[0]
             if reservation is None:
                 return Want(kind, count, self.order.why)
-            if reservation.allows(kind, count, end):
+            if reservation.allows(kind, count, state.now + seconds_left(state, job, kind, count)):
                 return Want(kind, count, f"goes ahead of {reservation.job}, whose {reservation.kind} it leaves alone")
             fitting.remove(kind)
         return None

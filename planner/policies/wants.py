@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from planner.simulate import Action, Do, JobState, State
+from planner.specs.cluster_jobs.jobs import Fleet
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,25 +46,25 @@ def decided_anew(state: State, wants: Wants) -> list[Action]:
 def given(free: dict[int, set[int]], state: State, wants: Wants) -> Iterator[Action]:
     """GPUs for each job that is wanted, out of the free ones of each node."""
     for job, want in sorted(wants.items(), key=lambda item: -item[1].gpus):
-        gpus = nearest_gpus(free, state, want)
+        gpus = nearest_gpus(free, state.fleet, want.kind, want.gpus)
         run = state.running.get(job)
         do: Do = "start" if run is None else "move" if len(run.gpus) == want.gpus else "resize"
         yield Action(do, job, gpus, want.reason)
 
 
-def nearest_gpus(free: dict[int, set[int]], state: State, want: Want) -> tuple[int, ...]:
-    """Take GPUs of a kind from as few nodes as will do."""
-    nodes = [number for number, gpus in free.items() if gpus and state.fleet.nodes[number].kind == want.kind]
-    whole = [number for number in nodes if len(free[number]) >= want.gpus]
+def nearest_gpus(free: dict[int, set[int]], fleet: Fleet, kind: str, count: int) -> tuple[int, ...]:
+    """Take so many GPUs of a kind, which are there, from as few nodes as will do."""
+    nodes = [number for number, gpus in free.items() if gpus and fleet.nodes[number].kind == kind]
+    whole = [number for number in nodes if len(free[number]) >= count]
     if whole:
         nodes = [min(whole, key=lambda number: len(free[number]))]
-    elif want.gpus > 1:
+    else:
         nodes.sort(key=lambda number: -len(free[number]))
     taken: list[int] = []
     for number in nodes:
-        some = sorted(free[number])[: want.gpus - len(taken)]
+        some = sorted(free[number])[: count - len(taken)]
         free[number].difference_update(some)
         taken += some
-        if len(taken) == want.gpus:
+        if len(taken) == count:
             break
     return tuple(taken)

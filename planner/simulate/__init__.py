@@ -1,5 +1,6 @@
 """A discrete-event simulator: tasks in, timeline out; memory over time, and Chrome traces."""
 
+from planner.simulate.action_check import require_possible
 from planner.simulate.activities import NO_ACTIVITY, Activities, ActivityBuilder, ActivityTimes, IntArray
 from planner.simulate.compiled_clock import run_activities
 from planner.simulate.decision_clock import run_jobs
@@ -15,6 +16,7 @@ from planner.simulate.decisions import (
     JobState,
     Segment,
     State,
+    seconds_alone,
 )
 from planner.simulate.engine import simulate, simulated_end
 from planner.simulate.equal_micro_batches import equal_step_seconds
@@ -74,8 +76,10 @@ __all__ = [
     "read_steps",
     "repeated",
     "representatives_of_ranks",
+    "require_possible",
     "run_activities",
     "run_jobs",
+    "seconds_alone",
     "simulate",
     "simulate_memory",
     "simulated_end",

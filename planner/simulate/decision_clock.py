@@ -148,14 +148,16 @@ class DecisionClock:
         """Put a job on GPUs."""
         kind = self.fleet.kind_of[gpus[0]]
         beside = self.jobs[start.beside] if start.beside else None
+        ready, seconds = start.now + start.delay, self.seconds_of(state.job, kind, len(gpus), beside) or inf
         run = replace(
             state,
             started=start.now if state.started is None else state.started,
             gpus=gpus,
             kind=kind,
             since=start.now,
-            ready=start.now + start.delay,
-            seconds=self.seconds_of(state.job, kind, len(gpus), beside) or inf,
+            ready=ready,
+            seconds=seconds,
+            end=ready + state.left * seconds,
             beside=start.beside,
         )
         self.running[job] = run

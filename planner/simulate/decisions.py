@@ -68,11 +68,8 @@ class JobState:
     since: float = 0.0  # when it was given these GPUs
     ready: float = 0.0  # when it makes progress on them
     seconds: float = inf  # for all of its work on them
+    end: float = inf  # if nothing happens before
     beside: str = ""  # the job that it shares them with
-
-    @property
-    def end(self) -> float:
-        return self.ready + self.left * self.seconds
 
     def left_at(self, now: float) -> float:
         """What is left of its work."""

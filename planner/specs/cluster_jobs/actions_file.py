@@ -46,7 +46,7 @@ class RecordedDecision(Spec, kw_only=True):
     actions: tuple[RecordedAction, ...]
 
 
-class Outcome(Spec, kw_only=True):
+class ScheduleOutcome(Spec, kw_only=True):
     """What came of the decisions."""
 
     makespan_s: Amount
@@ -65,5 +65,5 @@ class ActionsFile(Spec, kw_only=True):
     cluster: Annotated[tuple[RankKind, ...], msgspec.Meta(min_length=1)]
     policy: PolicyChoice
     jobs: tuple[ClusterJob, ...]
-    outcome: Outcome
+    outcome: ScheduleOutcome
     decisions: tuple[RecordedDecision, ...]

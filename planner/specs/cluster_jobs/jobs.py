@@ -58,6 +58,7 @@ class Fleet:
         self.nodes = tuple(nodes)
         self.node_of = tuple(number for number, node in enumerate(nodes) for _ in node.gpus)  # (GPUs,)
         self.kind_of = tuple(node.kind for node in nodes for _ in node.gpus)  # (GPUs,)
+        self.kinds_of_job: dict[str, tuple[str, ...]] = {}  # as they were asked for
 
     @property
     def size(self) -> int:
@@ -70,7 +71,11 @@ class Fleet:
 
     def kinds_for(self, job: ClusterJob) -> tuple[str, ...]:
         """The kinds that have as many GPUs as a job asks for, and on which its seconds are known."""
-        return tuple(k for k, size in self.counts.items() if job.gpus <= size and job.seconds_on(k, job.gpus))
+        found = self.kinds_of_job.get(job.id)
+        if found is None:
+            found = tuple(k for k, size in self.counts.items() if job.gpus <= size and job.seconds_on(k, job.gpus))
+            self.kinds_of_job[job.id] = found
+        return found
 
     def require_room(self, job: ClusterJob, where: str = "") -> None:
         """Raises Infeasible for a job that could not run if it were alone."""
