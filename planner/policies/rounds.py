@@ -26,7 +26,7 @@ class RoundLength:
     fixed: bool = False
 
 
-GAVEL = RoundLength(360.0, 1920.0, fixed=True)  # scheduler.py at c4fa400: time_per_iteration, and resets of shares
+GAVEL = RoundLength(360.0, 1920.0, fixed=True)  # its scheduler: time_per_iteration, minimum_time_between_allocation_resets
 
 
 @dataclass(slots=True)

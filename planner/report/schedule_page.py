@@ -63,12 +63,12 @@ def picture(schedule: Schedule, bars: Sequence[Segment]) -> Markup:
 
 def job_bars(each: Segment, number: int, top: dict[int, float], scale: float) -> Iterator[Markup]:
     """The bars of a job, one for each of its GPUs."""
-    said = f"{each.job}: {len(each.gpus)} of {each.kind}, {each.since:,.0f} to {each.until:,.0f} s"
+    title = f"{each.job}: {len(each.gpus)} of {each.kind}, {each.since:,.0f} to {each.until:,.0f} s"
     colour = f"hsl({number * GOLDEN % 360:.0f} 60% {45 + number % 3 * 10}%)"
     for gpu in each.gpus:
         yield tag(
             "rect",
-            tag("title", said),
+            tag("title", title),
             x=f"{LEFT + each.since * scale:.2f}",
             y=f"{top[gpu]:.2f}",
             width=f"{max(0.2, (each.until - each.since) * scale):.2f}",

@@ -22,10 +22,10 @@ from planner.units import first_few
 from planner.workflows.questions import USUAL_RANK_SAMPLES, Question, write_question
 
 MOST_BOUNDED = 2000  # jobs of the program of the bound
-BASELINES = {  # of the same order, where running jobs stay as they are
-    "one after the other": {"backfill": False, "place": "fastest"},
-    "backfill, first kind": {"backfill": True, "place": "first"},
-    "backfill, fastest kind": {"backfill": True, "place": "fastest"},
+BASELINES = {  # of the same order, where running jobs stay as they are, by backfilling and place
+    "strict": {"backfill": False, "place": "fastest"},
+    "backfill, first": {"backfill": True, "place": "first"},
+    "backfill, fastest": {"backfill": True, "place": "fastest"},
 }
 
 

@@ -4,12 +4,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from rich.console import RenderableType
 from rich.text import Text
 
 from planner.cli.views.plain_table import table
-from planner.specs.base import ranges_text
+from planner.specs.base import Spec, ranges_text
 from planner.specs.cluster_jobs.actions_file import PolicyChoice, ScheduleOutcome
 from planner.units import percent, plural
 from planner.workflows.queue_decision import QueueDecision
@@ -20,13 +19,18 @@ COLUMNS = (">makespan", ">mean completion", ">p50", ">p99", ">in use", ">moves")
 
 def schedule_answer(answer: ScheduleAnswer) -> dict[str, Any]:
     return {
-        **msgspec.to_builtins(answer.schedule.outcome),
+        **figures(answer.schedule.outcome),
         "jobs": len(answer.schedule.jobs),
         "gpus": dict(answer.schedule.fleet.counts),
         "bound_s": answer.bound_s,
-        "policy": {name: getattr(answer.schedule.choice, name) for name in PolicyChoice.__struct_fields__},
-        "baselines": msgspec.to_builtins(answer.baselines),
+        "policy": figures(answer.schedule.choice),
+        "baselines": {name: figures(outcome) for name, outcome in answer.baselines.items()},
     }
+
+
+def figures(spec: Spec) -> dict[str, Any]:
+    """The fields of a spec of plain values by their names."""
+    return {name: getattr(spec, name) for name in spec.__struct_fields__}
 
 
 def schedule_tables(answer: ScheduleAnswer, output: Path | None, html: Path | None) -> Iterator[RenderableType]:
@@ -47,9 +51,9 @@ def schedule_tables(answer: ScheduleAnswer, output: Path | None, html: Path | No
 def choice_text(choice: PolicyChoice) -> str:
     """The policy as it was typed: what is not usual."""
     usual = PolicyChoice()
-    said = [choice.order, choice.place] if choice.place != usual.place else [choice.order]
-    said += ["preempt"] * choice.preempt + ["no backfill"] * (not choice.backfill)
-    return ", ".join([*said, f"rounds {choice.rounds}"] if choice.rounds else said)
+    words = [choice.order] + [choice.place] * (choice.place != usual.place)
+    words += ["preempt"] * choice.preempt + ["no backfill"] * (not choice.backfill)
+    return ", ".join(words + [f"rounds {choice.rounds}"] * bool(choice.rounds))
 
 
 def outcome_cells(outcome: ScheduleOutcome) -> tuple[str, ...]:
