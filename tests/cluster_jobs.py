@@ -1,6 +1,7 @@
 """Jobs on a cluster, drawn at random; and what holds of every schedule."""
 
 from collections import defaultdict
+from itertools import pairwise
 from random import Random
 
 import pytest
@@ -45,4 +46,4 @@ def require_lawful(jobs, fleet, history, restart: float = 0.0) -> None:
     assert work == pytest.approx(dict.fromkeys(by_name, 1.0), rel=1e-6)
     for spans in by_gpu.values():
         spans.sort()
-        assert all(first[1] <= second[0] for first, second in zip(spans, spans[1:], strict=False))
+        assert all(first[1] <= second[0] for first, second in pairwise(spans))

@@ -24,13 +24,13 @@ PLACE_NAMES = (*PLACES, JOINT)
 
 
 def anew(wants_of: Callable[[State], Wants]) -> Decide:
-    """Decides about all jobs at each event."""
-    return lambda state, event: decided_anew(state, wants_of(state))
+    """Decides about all jobs at each event that changes who is there."""
+    return lambda state, event: decided_anew(state, wants_of(state)) if event.changes else ()
 
 
 def starting(wants_of: Callable[[State, Event], Wants]) -> Decide:
-    """Starts waiting jobs at each event, and leaves alone what runs."""
-    return lambda state, event: started(state, wants_of(state, event)) if state.waiting else ()
+    """Starts waiting jobs at such events, and leaves alone what runs."""
+    return lambda state, event: started(state, wants_of(state, event)) if state.waiting and event.changes else ()
 
 
 def policy(choice: PolicyChoice) -> Decide:
@@ -74,6 +74,9 @@ def require_known(choice: PolicyChoice) -> None:
     if choice.rounds and choice.rounds != GAVEL_ROUNDS and not re.fullmatch(r"[1-9][0-9]{0,5}", choice.rounds):
         message = f"rounds of `{choice.rounds}` are none"
         raise InputError(message, where="--rounds", fix=f"whole seconds from 1, such as 360; or {GAVEL_ROUNDS}")
+    if (choice.rounds or choice.order in SHARES) and choice.restart_s >= choice.round_seconds:
+        message = f"a restart of {choice.restart_s:g} s takes all of a round of {choice.round_seconds:g} s"
+        raise InputError(message, where="--rounds", fix="longer rounds")
     if choice.order == "marginal_gain" and choice.rounds:
         message = "rounds keep the counts that jobs ask for, and marginal_gain changes them"
         raise InputError(message, where="--rounds", fix="leave it out")

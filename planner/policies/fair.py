@@ -48,14 +48,14 @@ class ShareProgram(NamedTuple):
 def base_program(state: State, jobs: Sequence[JobState], parts: bool) -> ShareProgram:
     """The constraints of both programs. `parts`: of times, which are parts of what is sought, and not of 1."""
     builder = ProgramBuilder()
-    variables = {(job.job.id, kind): builder.variable() for job in jobs for kind in state.fleet.kinds_for(job.job)}
+    variables = {(job.job.id, kind): builder.variable() for job in jobs for kind in job.kinds}
     sought = builder.variable(cost=1.0 if parts else -1.0)
 
     def at_most(terms: dict[int, float], count: float) -> None:
         builder.row({**terms, sought: -count} if parts else terms, upper=0.0 if parts else count)
 
     for job in jobs:
-        at_most({variables[job.job.id, kind]: 1.0 for kind in state.fleet.kinds_for(job.job)}, 1.0)
+        at_most({variables[job.job.id, kind]: 1.0 for kind in job.kinds}, 1.0)
     gpus = {job.job.id: float(job.job.gpus) for job in jobs}
     for kind, size in state.fleet.counts.items():
         at_most({v: gpus[job] for (job, its_kind), v in variables.items() if its_kind == kind}, float(size))
@@ -64,7 +64,7 @@ def base_program(state: State, jobs: Sequence[JobState], parts: bool) -> SharePr
 
 def speeds(state: State, job: JobState) -> dict[str, float]:
     """Of its work a second, by kind."""
-    return {kind: 1 / job.job.seconds[kind][job.job.gpus] for kind in state.fleet.kinds_for(job.job)}
+    return {kind: 1 / job.job.seconds[kind][job.job.gpus] for kind in job.kinds}
 
 
 def least_makespan(state: State) -> tuple[float, Shares]:
@@ -116,7 +116,7 @@ def dominant_shares(state: State) -> Wants:
     while heap:
         share, _, user = heappop(heap)
         job, count = queues[user].pop(0), 0
-        fitting = [kind for kind in state.fleet.kinds_for(job.job) if room[kind] >= job.job.gpus]
+        fitting = [kind for kind in job.kinds if room[kind] >= job.job.gpus]
         if fitting:
             kind, count = min(fitting, key=lambda kind: job.job.seconds[kind][job.job.gpus]), job.job.gpus
             wants[job.job.id] = Want(kind, count, f"{user} has the least dominant share, {share:.1%}")

@@ -28,7 +28,7 @@ class JointPolicy:
         """Jobs that start now; with `preempt`: those that run from now on."""
         room = state.room_of_all() if self.preempt else state.free_counts()
         chosen = [*islice(self.order.queue(state, self.preempt), DEPTH)]
-        pairs = [(job, kind) for job in chosen for kind in state.fleet.kinds_for(job.job) if room[kind]]
+        pairs = [(job, kind) for job in chosen for kind in job.kinds if room[kind]]
         if not pairs:
             return {}
         taken = solve(self.program(state, pairs, room)).values

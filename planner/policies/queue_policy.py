@@ -94,7 +94,7 @@ class QueuePolicy:
     ) -> Want | None:
         """The kind that a job gets now; None: it waits."""
         count = job.job.gpus
-        fitting = [kind for kind in state.fleet.kinds_for(job.job) if room[kind] >= count]
+        fitting = [kind for kind in job.kinds if room[kind] >= count]
         while fitting:
             kind = self.place(state, job, fitting) if len(fitting) > 1 else fitting[0]
             if reservation is None:
@@ -111,7 +111,7 @@ def reserve(state: State, head: JobState, wants: Wants) -> Reservation:
     for job, want in wants.items():
         ends.append((state.now + seconds_left(state, state.waiting[job], want.kind, want.gpus), want.kind, want.gpus))
     best, best_end = Reservation(head.job.id, "", inf, 0), inf
-    for kind in state.fleet.kinds_for(head.job):
+    for kind in head.kinds:
         free = state.free_counts()[kind] - sum(want.gpus for want in wants.values() if want.kind == kind)
         for end, count in sorted((end, count) for end, its_kind, count in ends if its_kind == kind):
             free += count

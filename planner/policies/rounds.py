@@ -12,8 +12,6 @@ from planner.policies.fair import Shares
 from planner.policies.wants import Want, Wants, decided_anew
 from planner.simulate import Action, Event, JobState, State
 
-CHANGES = {"arrival", "end", "failure", "repair"}
-
 
 @dataclass(frozen=True, slots=True)
 class RoundLength:
@@ -26,7 +24,9 @@ class RoundLength:
     fixed: bool = False
 
 
-GAVEL = RoundLength(360.0, 1920.0, fixed=True)  # its scheduler: time_per_iteration, minimum_time_between_allocation_resets
+GAVEL = RoundLength(
+    360.0, 1920.0, fixed=True
+)  # its scheduler: time_per_iteration, minimum_time_between_allocation_resets
 
 
 @dataclass(slots=True)
@@ -46,7 +46,7 @@ class RoundPolicy:
     until: float = -inf  # end of the round
 
     def __call__(self, state: State, event: Event) -> Iterable[Action]:
-        self.changed |= any(what in CHANGES for what, _ in event.happened)
+        self.changed |= event.changes
         if self.length.fixed and state.now < self.until and state.running:
             return []
         for job, run in state.running.items():
@@ -65,7 +65,7 @@ class RoundPolicy:
         room, wants = state.room_of_all(), dict[str, Want]()
         jobs = {**state.running, **state.waiting}
         for kind in sorted(room, key=lambda kind: -speed_on(jobs.values(), kind)):
-            behind = {job: self.behind(job, kind) for job in jobs if kind in state.fleet.kinds_for(jobs[job].job)}
+            behind = {job: self.behind(job, kind) for job in jobs if kind in jobs[job].kinds}
             for job in sorted(behind, key=lambda job: -behind[job]):
                 count = jobs[job].job.gpus
                 if job not in wants and count <= room[kind] and (behind[job] or self.fill):

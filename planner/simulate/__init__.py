@@ -16,6 +16,7 @@ from planner.simulate.decisions import (
     JobState,
     Segment,
     State,
+    arrived,
     seconds_alone,
 )
 from planner.simulate.engine import simulate, simulated_end
@@ -66,6 +67,7 @@ __all__ = [
     "TracedStep",
     "abridged_tasks",
     "abridged_timeline",
+    "arrived",
     "build_trace",
     "equal_step_seconds",
     "is_feed",

@@ -37,6 +37,7 @@ from planner.simulate.decisions import (
     Segment,
     State,
     What,
+    arrived,
     seconds_alone,
 )
 from planner.specs.cluster_jobs.jobs import ClusterJob, Fleet
@@ -89,7 +90,7 @@ class DecisionClock:
         """Let it happen; False where it no longer does."""
         run = self.running.get(job)
         if what == "arrival":
-            self.waiting[job] = JobState(self.jobs[job], next(self.numbers))
+            self.waiting[job] = arrived(self.jobs[job], next(self.numbers), self.fleet)
         elif what == "end":
             if not run or run.end != at:
                 return False
@@ -127,7 +128,7 @@ class DecisionClock:
         self.history.segments.append(
             Segment(job, run.kind, run.gpus, run.since, run.ready, now, run.left - left, run.beside)
         )
-        return JobState(run.job, run.number, left, run.attained_at(now), run.started)
+        return JobState(run.job, run.number, run.kinds, left, run.attained_at(now), run.started)
 
     def settle(self, job: str, now: float, checkpoint: float = 0.0) -> JobState:
         """Take a job off its GPUs, which whom it shared them with has alone from then on."""

@@ -17,6 +17,11 @@ class Event(NamedTuple):
     at: float
     happened: tuple[tuple[What, str], ...]
 
+    @property
+    def changes(self) -> bool:
+        """Whether others may run from then on: a restart, or being woken, changes nothing."""
+        return any(what not in ("restart", "wake") for what, _ in self.happened)
+
 
 class Action(NamedTuple):
     """What a policy decides about one job, and why."""
@@ -60,6 +65,7 @@ class JobState:
 
     job: ClusterJob
     number: int  # in order of arrival
+    kinds: tuple[str, ...]  # that it may run on with as many GPUs as it asks for
     left: float = 1.0  # of its work, at `ready`
     attained: float = 0.0  # GPU-seconds, at `since`
     started: float | None = None  # when first
@@ -78,6 +84,11 @@ class JobState:
     def attained_at(self, now: float) -> float:
         """GPU-seconds that it has had."""
         return self.attained + len(self.gpus) * (now - self.since)
+
+
+def arrived(job: ClusterJob, number: int, fleet: Fleet) -> JobState:
+    """A job that waits, and has had nothing yet."""
+    return JobState(job, number, fleet.kinds_for(job))
 
 
 @dataclass(frozen=True, slots=True)

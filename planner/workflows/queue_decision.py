@@ -7,11 +7,11 @@ alike: it is given as many of its kind, as near to each other as there are.
 import json
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from planner.errors import InputError
 from planner.policies import nearest_gpus, policy
-from planner.simulate import Action, Delays, Event, JobState, State, require_possible, seconds_alone
+from planner.simulate import Action, Delays, Event, JobState, State, arrived, require_possible, seconds_alone
 from planner.specs.cluster_jobs.actions_file import PolicyChoice
 from planner.specs.cluster_jobs.job_records import JobRecord, cluster_job
 from planner.specs.cluster_jobs.jobs import Fleet
@@ -72,7 +72,7 @@ def queue_state(records: Sequence[JobRecord], fleet: Fleet, question: ClusterQue
     for number, record in enumerate(records):
         job = cluster_job(record, fleet, speeds, first)
         if record.state == "waiting":
-            waiting[job.id] = JobState(job, number)
+            waiting[job.id] = arrived(job, number, fleet)
             continue
         kind = next((kind for kind in fleet.kinds_for(job) if room[kind] >= job.gpus), None)
         if kind is None:
@@ -82,9 +82,8 @@ def queue_state(records: Sequence[JobRecord], fleet: Fleet, question: ClusterQue
         gpus = nearest_gpus(free, fleet, kind, job.gpus)
         since = (record.start_s or record.submit_s) - first
         seconds = max(job.seconds[kind][job.gpus], now - since)  # it still runs
-        had = (now - since) * job.gpus
-        run = JobState(job, number, 1.0, had, since, gpus, kind, since, since, seconds, since + seconds)
-        running[job.id] = run
+        run = replace(arrived(job, number, fleet), gpus=gpus, kind=kind, started=since, since=since, ready=since)
+        running[job.id] = replace(run, seconds=seconds, end=since + seconds)
     return State(now, fleet, waiting, running, {n: frozenset(gpus) for n, gpus in free.items()}, delays)
 
 

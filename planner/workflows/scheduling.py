@@ -10,7 +10,7 @@ from planner import files, pipeline
 from planner.callbacks import OnProgress, silent
 from planner.errors import Infeasible, InputError
 from planner.policies import ORDERS, Schedule, happened, least_makespan, schedule_jobs
-from planner.simulate import JobState, State
+from planner.simulate import State, arrived
 from planner.specs.base import ranges_text, with_fields
 from planner.specs.cluster_jobs.actions_file import PolicyChoice, ScheduleOutcome
 from planner.specs.cluster_jobs.job_records import JobRecord, Speeds, StepSeconds, cluster_job
@@ -82,7 +82,7 @@ def bound_of(jobs: Sequence[ClusterJob], fleet: Fleet) -> float:
     """Seconds that no schedule of these jobs beats, with the counts that they ask for: were all there at once, and for
     each alone from when it comes.
     """
-    waiting = {job.id: JobState(job, number) for number, job in enumerate(jobs)}
+    waiting = {job.id: arrived(job, number, fleet) for number, job in enumerate(jobs)}
     together, _ = least_makespan(State(0.0, fleet, waiting, {}, {}))
     return max(together, *(job.submit_s + min(job.seconds[k][job.gpus] for k in fleet.kinds_for(job)) for job in jobs))
 

@@ -1,6 +1,6 @@
 """Every policy keeps the laws of schedules, whatever jobs come; and what each order and program promises."""
 
-from itertools import pairwise
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -8,13 +8,15 @@ from hypothesis import strategies as st
 
 from planner import files
 from planner.errors import InputError
-from planner.policies import ORDERS, PLACE_NAMES, POLICIES, least_makespan, policy, schedule_jobs
+from planner.policies import ORDERS, POLICIES, least_makespan, policy, schedule_jobs
 from planner.policies.fair import max_min_shares
 from planner.policies.joint import JointPolicy
 from planner.policies.orders import ends_a_second
 from planner.policies.queue_policy import reserve
 from planner.policies.replay import replayed
-from planner.simulate import Delays, Event, JobState, State, run_jobs
+from planner.policies.wants import Want
+from planner.simulate import Delays, Event, State, arrived, run_jobs
+from planner.specs.base import with_fields
 from planner.specs.cluster_jobs.actions_file import ActionsFile, PolicyChoice
 from planner.specs.cluster_jobs.jobs import Fleet
 from planner.specs.hardware.cluster import RankKind
@@ -23,11 +25,16 @@ from tests.cluster_jobs import fleet_of, job, random_jobs, require_lawful
 from tests.examples import examples, share
 
 FLEET = fleet_of(a=4, b=6)
+COMES = Event(0.0, (("arrival", "one"),))
 CHOICES = [
     *(PolicyChoice(order=order, rounds="20" if order in ("makespan", "max_min") else "") for order in POLICIES),
     PolicyChoice(backfill=False),
     PolicyChoice(rounds="gavel", backfill=False),
-    *(PolicyChoice(order=order, place="joint", preempt=preempt) for order in ("srtf", "las") for preempt in (0, 1)),
+    *(
+        PolicyChoice(order=order, place="joint", preempt=preempt)
+        for order in ("srtf", "las")
+        for preempt in (False, True)
+    ),
     *(PolicyChoice(order=order, place="first", preempt=True, restart_s=7.0) for order in ORDERS),
     PolicyChoice(order="marginal_gain", restart_s=7.0),
 ]
@@ -39,7 +46,7 @@ def name_of(choice: PolicyChoice) -> str:
 
 def state_of(jobs, fleet=FLEET, now=0.0) -> State:
     free = {number: frozenset(node.gpus) for number, node in enumerate(fleet.nodes)}
-    return State(now, fleet, {each.id: JobState(each, n) for n, each in enumerate(jobs)}, {}, free)
+    return State(now, fleet, {each.id: arrived(each, n, fleet) for n, each in enumerate(jobs)}, {}, free)
 
 
 @pytest.mark.parametrize("choice", CHOICES, ids=name_of)
@@ -87,7 +94,7 @@ def test_recorded_decisions_that_do_not_fit_are_located():
 @given(st.integers(0, 10**6))
 def test_backfilling_never_delays_who_is_first(seed):
     """At every decision the first job that does not start has a reservation, and starts then at the latest (EASY)."""
-    fleet, jobs, due = fleet_of(a=8), [], {}
+    fleet, due = fleet_of(a=8), {}
     jobs = random_jobs(seed, fleet, 20, late=30.0)
     decide = policy(PolicyChoice())
 
@@ -98,8 +105,8 @@ def test_backfilling_never_delays_who_is_first(seed):
             assert name not in state.waiting or name in started or state.now < at
         blocked = [each for name, each in state.waiting.items() if name not in started]
         if blocked:
-            head = blocked[0]
-            due.setdefault(head.job.id, reserve(state, head, {}).at)
+            wants = {action.job: Want("a", len(action.gpus), "") for action in actions}
+            due.setdefault(blocked[0].job.id, reserve(state, blocked[0], wants).at)
         return actions
 
     run_jobs(jobs, fleet, watched)
@@ -161,43 +168,41 @@ def test_kinds_are_chosen_jointly_as_brute_force_does(seed):
 
 
 def test_the_least_makespan_is_that_of_a_schedule_by_hand():
-    """Two GPUs, a twice as quick for the first job: 6 s of a and the rest; both end after 8 s, and no sooner."""
-    jobs = [job("one", 0, 1, a=6.0, b=12.0), job("two", 0, 1, a=12.0, b=12.0)]
+    """One GPU twice as quick as the other, for both jobs: they change places halfway, and end after 4 / 6 + 4 / 12."""
+    jobs = [job("one", 0, 1, a=6.0, b=12.0), job("two", 0, 1, a=6.0, b=12.0)]
     seconds, shares = least_makespan(state_of(jobs, fleet_of(a=1, b=1)))
-    assert seconds == pytest.approx(9.6) or seconds == pytest.approx(9.0) or seconds == pytest.approx(8.0)
-    assert all(sum(x for (name, _), x in shares.items() if name == each.id) <= 1 + 1e-6 for each in jobs)
+    assert seconds == pytest.approx(8.0)
+    assert sum(shares.values()) == pytest.approx(2.0)
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_the_worst_job_fares_best_by_max_min_shares(seed):
-    """No job can be better off at the cost of none that is worse off: its scaled speed is at least the equal share's."""
-    jobs = random_jobs(seed, FLEET, 8)
-    state = state_of(jobs)
-    shares = max_min_shares(state)
-    for kind, size in FLEET.counts.items():
-        assert sum(x * state.waiting[name].job.gpus for (name, k), x in shares.items() if k == kind) <= size + 1e-6
-    scaled = [each.gpus * speed_share(each, shares) for each in jobs]
-    fair = min(1.0, 1 / len(jobs) * FLEET.size / max(each.gpus for each in jobs))
-    assert min(scaled) >= fair * min(each.gpus for each in jobs) * 0.5
+@examples(30)
+@given(st.integers(0, 10**6))
+def test_no_shares_serve_the_worst_served_better_than_max_min(seed):
+    """Shares drawn at random, as large as they may be, never leave the job that fares worst better off."""
+    draw, jobs = Random(seed), random_jobs(seed, FLEET, 6)
+    pairs = [(each, kind) for each in jobs for kind in FLEET.kinds_for(each)]
+    other = {(each.id, kind): draw.random() for each, kind in pairs}
+    of_jobs = [sum(x for (name, _), x in other.items() if name == each.id) for each in jobs]
+    of_kinds = [
+        sum(other[each.id, k] * each.gpus for each, k in pairs if k == kind) / n for kind, n in FLEET.counts.items()
+    ]
+    scale = 1 / max(*of_jobs, *of_kinds)
+    drawn = {pair: x * scale for pair, x in other.items()}
+    best, drawn_best = (min(served(each, x) for each in jobs) for x in (max_min_shares(state_of(jobs)), drawn))
+    assert best >= drawn_best - 1e-6
 
 
-def speed_share(each, shares) -> float:
+def served(each, shares) -> float:
+    """The speed of a job over that of equal shares, by its GPUs."""
     rates = {kind: 1 / each.seconds[kind][each.gpus] for kind in FLEET.kinds_for(each)}
     equal = sum(rate * FLEET.counts[kind] for kind, rate in rates.items()) / FLEET.size
-    return sum(shares.get((each.id, kind), 0.0) * rate for kind, rate in rates.items()) / equal
+    return each.gpus * sum(shares.get((each.id, kind), 0.0) * rate for kind, rate in rates.items()) / equal
 
 
 def test_users_get_equal_dominant_shares():
-    jobs = [job(f"{user}{n}", n, 1, a=10.0) for n, user in enumerate("aaaab")]
-    jobs = [files_user(each) for each in jobs]
-    started = [a.job for a in policy(PolicyChoice(order="drf"))(state_of(jobs, fleet_of(a=2)), Event(0.0, ()))]
-    assert sorted(started) == ["a0", "b4"]
-
-
-def files_user(each):
-    from planner.specs.base import with_fields
-
-    return with_fields(each, user=each.id[0])
+    jobs = [with_fields(job(f"{user}{n}", n, 1, a=10.0), user=user) for n, user in enumerate("aaaab")]
+    actions = policy(PolicyChoice(order="drf"))(state_of(jobs, fleet_of(a=2)), COMES)
+    assert sorted(action.job for action in actions) == ["a0", "b4"]
 
 
 def test_the_next_gpus_go_to_whom_they_save_most():
@@ -205,7 +210,7 @@ def test_the_next_gpus_go_to_whom_they_save_most():
     slow, quick = job("slow", 0, 1, a=100.0), job("quick", 0, 1, a=10.0)
     slow.seconds["a"] |= {2: 50.0, 3: 34.0}
     quick.seconds["a"] |= {2: 5.0}
-    actions = policy(PolicyChoice(order="marginal_gain"))(state_of([slow, quick], fleet_of(a=4)), Event(0.0, ()))
+    actions = policy(PolicyChoice(order="marginal_gain"))(state_of([slow, quick], fleet_of(a=4)), COMES)
     assert {action.job: len(action.gpus) for action in actions} == {"slow": 3, "quick": 1}
 
 
@@ -216,26 +221,13 @@ def test_the_next_gpus_go_to_whom_they_save_most():
         (PolicyChoice(place="cells"), "no place is called `cells`"),
         (PolicyChoice(place="joint"), "the order fifo does not say what a job gains by a kind"),
         (PolicyChoice(rounds="soon"), "rounds of `soon` are none"),
+        (PolicyChoice(order="makespan", restart_s=400.0), "a restart of 400 s takes all of a round of 360 s"),
         (PolicyChoice(order="marginal_gain", rounds="60"), "rounds keep the counts that jobs ask for"),
     ],
 )
 def test_what_does_not_go_together_is_refused_by_name(choice, message):
     with pytest.raises(InputError, match=message):
         policy(choice)
-
-
-def test_every_place_has_a_name_and_no_gap_is_left_idle_that_a_waiting_job_fits():
-    """Work conservation of backfilling: after each decision no waiting job of one kind fits the free GPUs and ends
-    before the reservation.
-    """
-    assert len({*PLACE_NAMES}) == len(PLACE_NAMES)
-    fleet, jobs = fleet_of(a=4), [job(str(n), n, 1 + n % 2, a=10.0 + n) for n in range(12)]
-    history = schedule_jobs(jobs, fleet, PolicyChoice()).history
-    times = sorted({each.since for each in history.segments} | {each.until for each in history.segments})
-    for at, _ in pairwise(times):
-        busy = sum(len(each.gpus) for each in history.segments if each.since <= at < each.until)
-        waiting = [each for each in jobs if each.submit_s <= at and all(s.since > at for s in history.segments if s.job == each.id)]
-        assert busy >= 3 or not [each for each in waiting if each.gpus == 1]
 
 
 def test_a_cluster_of_nodes_gives_a_job_as_few_as_will_do():

@@ -24,7 +24,7 @@ class PolicyChoice(Spec):
 
     @property
     def round_seconds(self) -> float:
-        return float(self.rounds or 360.0)
+        return float(self.rounds) if self.rounds.isdigit() else 360.0
 
 
 class RecordedAction(Spec, kw_only=True):

@@ -58,7 +58,6 @@ class Fleet:
         self.nodes = tuple(nodes)
         self.node_of = tuple(number for number, node in enumerate(nodes) for _ in node.gpus)  # (GPUs,)
         self.kind_of = tuple(node.kind for node in nodes for _ in node.gpus)  # (GPUs,)
-        self.kinds_of_job: dict[str, tuple[str, ...]] = {}  # as they were asked for
 
     @property
     def size(self) -> int:
@@ -71,11 +70,7 @@ class Fleet:
 
     def kinds_for(self, job: ClusterJob) -> tuple[str, ...]:
         """The kinds that have as many GPUs as a job asks for, and on which its seconds are known."""
-        found = self.kinds_of_job.get(job.id)
-        if found is None:
-            found = tuple(k for k, size in self.counts.items() if job.gpus <= size and job.seconds_on(k, job.gpus))
-            self.kinds_of_job[job.id] = found
-        return found
+        return tuple(k for k, size in self.counts.items() if job.gpus <= size and job.seconds_on(k, job.gpus))
 
     def require_room(self, job: ClusterJob, where: str = "") -> None:
         """Raises Infeasible for a job that could not run if it were alone."""
