@@ -22,9 +22,12 @@ def attained_service(state: State, job: JobState) -> float:
 
 def seconds_left(state: State, job: JobState, kind: str, count: int) -> float:
     """Seconds to its end on so many GPUs of a kind, a restart included where it would be one."""
-    moved = job.started is not None and (job.kind, len(job.gpus)) != (kind, count)
-    ahead = state.delays.restart if moved else max(0.0, job.ready - state.now) if job.gpus else 0.0
-    return ahead + job.left_at(state.now) * (job.job.seconds_on(kind, count) or 0.0)
+    seconds = job.job.seconds[kind][count]
+    if job.started is None:
+        return seconds
+    moved = (job.kind, len(job.gpus)) != (kind, count)
+    ahead = state.delays.restart if moved else max(0.0, job.ready - state.now)
+    return ahead + job.left_at(state.now) * seconds
 
 
 def ends_a_second(state: State, job: JobState, kind: str) -> float:
@@ -34,7 +37,7 @@ def ends_a_second(state: State, job: JobState, kind: str) -> float:
 
 def neglect(state: State, job: JobState, kind: str) -> float:
     """How much of its best speed it gets there, over the service that it has had."""
-    seconds = job.job.seconds_on(kind, job.job.gpus) or 0.0
+    seconds = job.job.seconds[kind][job.job.gpus]
     return job.job.best_seconds / seconds / (job.attained_at(state.now) + job.job.gpus * SECOND)
 
 

@@ -64,13 +64,17 @@ class QueuePolicy:
         wants: dict[str, Want] = {}
         reservation: Reservation | None = None
         queue = iter(self.queue(state, event))
+        most = max(room.values())
         for job in queue:
-            if not any(room.values()):
+            if not most:
                 break
+            if reservation and job.job.gpus > most:
+                continue
             want = self.want(state, job, room, reservation)
             if want:
                 wants[job.job.id] = want
                 room[want.kind] -= want.gpus
+                most = max(room.values())
             elif not self.backfill:
                 break
             elif reservation is None and not self.preempt:
