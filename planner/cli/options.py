@@ -39,9 +39,9 @@ def table_names(kind: str) -> list[str]:
 
         return [*(IMAGES if kind == "images" else CLIPS)]
     if kind in ("orders", "places"):
-        from planner.policies import PLACE_NAMES, POLICIES
+        from planner.policies import PLACE_NAMES, policy_names
 
-        return [*(POLICIES if kind == "orders" else PLACE_NAMES)]
+        return [*(policy_names() if kind == "orders" else PLACE_NAMES)]
     from planner.strategies import BEST, STRATEGIES
 
     return [*STRATEGIES, BEST]

@@ -1,6 +1,6 @@
 """Policies of a cluster that many jobs share: who gets how many GPUs of which kind, when, and what comes of it."""
 
-from planner.policies.choice import PLACE_NAMES, POLICIES, policy
+from planner.policies.choice import PLACE_NAMES, policy, policy_names
 from planner.policies.fair import least_makespan
 from planner.policies.orders import ORDERS
 from planner.policies.replay import replayed
@@ -10,12 +10,12 @@ from planner.policies.wants import nearest_gpus
 __all__ = [
     "ORDERS",
     "PLACE_NAMES",
-    "POLICIES",
     "Schedule",
     "happened",
     "least_makespan",
     "nearest_gpus",
     "policy",
+    "policy_names",
     "replayed",
     "schedule_jobs",
 ]

@@ -19,8 +19,12 @@ GAVEL_ROUNDS = "gavel"
 JOINT = "joint"  # a place that is chosen for all jobs together
 SHARES: Mapping[str, Callable[[State], Shares]] = {"makespan": makespan_shares, "max_min": max_min_shares}
 WANTS: Mapping[str, Callable[[State], Wants]] = {"drf": dominant_shares, "marginal_gain": marginal_gain}
-POLICIES = (*ORDERS, *WANTS, *SHARES)
 PLACE_NAMES = (*PLACES, JOINT)
+
+
+def policy_names() -> tuple[str, ...]:
+    """All that an order may be called."""
+    return (*ORDERS, *WANTS, *SHARES)
 
 
 def anew(wants_of: Callable[[State], Wants]) -> Decide:
@@ -64,7 +68,7 @@ def whole_shares(wants_of: Callable[[State], Wants]) -> Callable[[State], Shares
 
 def require_known(choice: PolicyChoice) -> None:
     """Raises InputError for a policy that there is not, or that cannot be."""
-    for what, name, known in (("order", choice.order, POLICIES), ("place", choice.place, PLACE_NAMES)):
+    for what, name, known in (("order", choice.order, policy_names()), ("place", choice.place, PLACE_NAMES)):
         if name not in known:
             raise InputError(f"no {what} is called `{name}`", where=f"--{what}", fix=f"one of {', '.join(known)}")
     if choice.place == JOINT and (choice.order not in ORDERS or ORDERS[choice.order].gain is None):

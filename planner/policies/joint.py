@@ -11,15 +11,16 @@ from dataclasses import dataclass
 from itertools import islice
 
 from planner.policies.orders import Order
-from planner.policies.queue_policy import DEPTH
 from planner.policies.wants import Want, Wants
 from planner.programs import Program, ProgramBuilder, solve
 from planner.simulate import Event, JobState, State
 
+MOST = 500
+
 
 @dataclass(frozen=True, slots=True)
 class JointPolicy:
-    """An order whose gain decides who runs on what; looks at the first `DEPTH` jobs in that order."""
+    """An order whose gain decides who runs on what; looks at the first `MOST` jobs in that order."""
 
     order: Order
     preempt: bool = False
@@ -27,7 +28,7 @@ class JointPolicy:
     def wants(self, state: State, event: Event | None = None) -> Wants:
         """Jobs that start now; with `preempt`: those that run from now on."""
         room = state.room_of_all() if self.preempt else state.free_counts()
-        chosen = [*islice(self.order.queue(state, self.preempt), DEPTH)]
+        chosen = [*islice(self.order.queue(state, self.preempt), MOST)]
         pairs = [(job, kind) for job in chosen for kind in job.kinds if room[kind]]
         if not pairs:
             return {}

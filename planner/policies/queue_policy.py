@@ -2,8 +2,8 @@
 
 **Backfilling** (EASY: Lifka 1995). The first job that does not fit has a reservation: on the kind where it ends first,
 from the time when enough GPUs of it are free. A job behind it starts only where that time stays: on another kind, or
-if it ends before, or on GPUs that are free then besides. `DEPTH` jobs behind it are looked at, as Slurm's
-`bf_max_job_test` has it.
+if it ends before, or on GPUs that are free then besides. `DEPTH` jobs behind it are looked at, as many as Slurm's
+`default_queue_depth`.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -15,7 +15,7 @@ from planner.policies.orders import Order, seconds_left
 from planner.policies.wants import Want, Wants
 from planner.simulate import Event, JobState, State
 
-DEPTH = 500
+DEPTH = 100
 Place = Callable[[State, JobState, Iterable[str]], str]  # which of the kinds that have room; they are at least one
 
 

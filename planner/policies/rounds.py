@@ -47,7 +47,8 @@ class RoundPolicy:
 
     def __call__(self, state: State, event: Event) -> Iterable[Action]:
         self.changed |= event.changes
-        if self.length.fixed and state.now < self.until and state.running:
+        goes_on = state.now < self.until and state.running
+        if goes_on and (self.length.fixed or not event.changes):
             return []
         for job, run in state.running.items():
             self.had[job, run.kind] = self.had.get((job, run.kind), 0.0) + state.now - self.last

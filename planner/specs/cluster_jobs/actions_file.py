@@ -24,7 +24,8 @@ class PolicyChoice(Spec):
 
     @property
     def round_seconds(self) -> float:
-        return float(self.rounds) if self.rounds.isdigit() else 360.0
+        """Of a round; where nothing is said, so long that restarts of every job take a twentieth of it at most."""
+        return float(self.rounds) if self.rounds.isdigit() else max(360.0, 20 * self.restart_s)
 
 
 class RecordedAction(Spec, kw_only=True):
