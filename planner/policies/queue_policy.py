@@ -8,7 +8,6 @@ if it ends before, or on GPUs that are free then besides. `DEPTH` jobs behind it
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from itertools import islice
 from math import inf
 
 from planner.policies.orders import Order, seconds_left
@@ -63,11 +62,11 @@ class QueuePolicy:
         room = state.room_of_all() if self.preempt else state.free_counts()
         wants: dict[str, Want] = {}
         reservation: Reservation | None = None
-        queue = iter(self.queue(state, event))
-        most = max(room.values())
-        for job in queue:
-            if not most:
+        most, behind = max(room.values()), 0
+        for job in self.queue(state, event):
+            if not most or behind > DEPTH:
                 break
+            behind += reservation is not None
             if reservation and job.job.gpus > most:
                 continue
             want = self.want(state, job, room, reservation)
@@ -79,7 +78,6 @@ class QueuePolicy:
                 break
             elif reservation is None and not self.preempt:
                 reservation = reserve(state, job, wants)
-                queue = islice(queue, DEPTH)
         return wants
 
     def queue(self, state: State, event: Event | None) -> Iterable[JobState]:
@@ -111,17 +109,21 @@ class QueuePolicy:
 
 def reserve(state: State, head: JobState, wants: Wants) -> Reservation:
     """Where and when a job that does not fit starts, if all others run as long as is known of them."""
-    ends = [(run.end, run.kind, len(run.gpus)) for run in state.running.values()]
+    room = state.free_counts()
+    ends: dict[str, list[tuple[float, int]]] = {kind: [] for kind in room}
+    for run in state.running.values():
+        ends[run.kind].append((run.end, len(run.gpus)))
     for job, want in wants.items():
-        ends.append((state.now + seconds_left(state, state.waiting[job], want.kind, want.gpus), want.kind, want.gpus))
+        room[want.kind] -= want.gpus
+        end = state.now + seconds_left(state, state.waiting[job], want.kind, want.gpus)
+        ends[want.kind].append((end, want.gpus))
     best, best_end = Reservation(head.job.id, "", inf, 0), inf
     for kind in head.kinds:
-        free = state.free_counts()[kind] - sum(want.gpus for want in wants.values() if want.kind == kind)
-        for end, count in sorted((end, count) for end, its_kind, count in ends if its_kind == kind):
-            free += count
-            if free >= head.job.gpus:
+        for end, count in sorted(ends[kind]):
+            room[kind] += count
+            if room[kind] >= head.job.gpus:
                 ended = end + seconds_left(state, head, kind, head.job.gpus)
                 if ended < best_end:
-                    best, best_end = Reservation(head.job.id, kind, end, free - head.job.gpus), ended
+                    best, best_end = Reservation(head.job.id, kind, end, room[kind] - head.job.gpus), ended
                 break
     return best
