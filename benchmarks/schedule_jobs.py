@@ -42,7 +42,7 @@ def run(data: Path | None) -> Iterator[Figures]:
         seconds = round(process_time() - start, 1)
         yield {"jobs": JOBS, "gpus": GPUS, "load": load, "seconds": seconds, "in_use": round(outcome.utilisation, 3)}
     if data:
-        yield from gavel_figures(data.parent / "data" / "cluster")
+        yield from gavel_figures(data / "cluster")
 
 
 def many(load: float) -> list[ClusterJob]:

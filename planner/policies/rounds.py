@@ -1,7 +1,8 @@
 """Time in rounds: shares of time become who runs in the next round.
 
 First come those who are furthest behind their share: share(j, k) over the part of the time on kind k since the shares
-were last computed that job j had (Gavel, OSDI 2020, section 5). GPUs that are left go to jobs that have no share there.
+were last computed that job j had (Gavel, OSDI 2020, section 5). GPUs that are left go to jobs that have no share there,
+to those first that end soonest.
 """
 
 from collections.abc import Callable, Iterable
@@ -9,6 +10,7 @@ from dataclasses import dataclass, field
 from math import inf
 
 from planner.policies.fair import Shares
+from planner.policies.orders import seconds_left
 from planner.policies.wants import Want, Wants, decided_anew
 from planner.simulate import Action, Event, JobState, State
 
@@ -66,11 +68,16 @@ class RoundPolicy:
         room, wants = state.room_of_all(), dict[str, Want]()
         jobs = {**state.running, **state.waiting}
         for kind in sorted(room, key=lambda kind: -speed_on(jobs.values(), kind)):
-            behind = {job: self.behind(job, kind) for job in jobs if kind in jobs[job].kinds}
-            for job in sorted(behind, key=lambda job: -behind[job]):
-                count = jobs[job].job.gpus
-                if job not in wants and count <= room[kind] and (behind[job] or self.fill):
-                    wants[job] = Want(kind, count, f"share {self.shares.get((job, kind), 0.0):.0%} of {kind}")
+            able = {job: each for job, each in jobs.items() if kind in each.kinds}
+            ranks = {
+                job: (-self.behind(job, kind), seconds_left(state, each, kind, each.job.gpus))
+                for job, each in able.items()
+            }
+            for job in sorted(able, key=lambda job: ranks[job]):
+                count, behind = able[job].job.gpus, -ranks[job][0]
+                if job not in wants and count <= room[kind] and (behind or self.fill):
+                    share = f"its share of {kind} is {self.shares.get((job, kind), 0.0):.0%} of the time"
+                    wants[job] = Want(kind, count, share if behind else "GPUs are left, and it ends soonest there")
                     room[kind] -= count
         return wants
 

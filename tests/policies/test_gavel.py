@@ -52,3 +52,8 @@ def test_in_its_rounds_fifo_is_as_in_its_simulator(hundred):
 @pytest.mark.slow
 def test_in_its_rounds_the_makespan_is_less_than_its_own(hundred):
     assert outcome_of(hundred, order="makespan", rounds="gavel").makespan_s < 64_721
+
+
+@pytest.mark.slow
+def test_in_its_rounds_the_mean_of_max_min_is_less_than_its_own(hundred):
+    assert outcome_of(hundred, order="max_min", rounds="gavel").mean_completion_s < 35_659
