@@ -30,6 +30,7 @@ TABLES = (
     "cli/views/profile_tables.py",
     "cli/views/replay_tables.py",
     "cli/views/run_tables.py",
+    "cli/views/schedule_tables.py",
     "cli/views/why_tables.py",
     "report/comparison.py",
     "report/ledger_page.py",
