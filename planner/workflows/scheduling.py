@@ -18,7 +18,7 @@ from planner.specs.cluster_jobs.job_tables import read_throughputs
 from planner.specs.cluster_jobs.jobs import ClusterJob, Fleet
 from planner.specs.cluster_jobs.read_jobs import read_fleet, read_jobs
 from planner.specs.inputs import JobOptions
-from planner.units import first_few
+from planner.units import first_few, plural
 from planner.workflows.questions import USUAL_RANK_SAMPLES, Question, write_question
 
 MOST_BOUNDED = 2000  # jobs of the program of the bound
@@ -117,10 +117,8 @@ def job_story(schedule: Schedule, job: str) -> list[str]:
         raise InputError(f"no job is called `{job}`", where="--why", fix=fix)
     history, end = schedule.history, schedule.history.ends[job]
     ahead = [each for each in history.segments if each.since <= asked.submit_s < each.until]
-    held = sum(len(each.gpus) for each in ahead)
-    lines = [
-        f"{asked.submit_s:,.0f} s: submitted, asks for {asked.gpus} GPUs; {held} of {schedule.fleet.size} are in use"
-    ]
+    held = f"{sum(len(each.gpus) for each in ahead)} of {schedule.fleet.size} are in use"
+    lines = [f"{asked.submit_s:,.0f} s: submitted, asks for {plural(asked.gpus, 'GPU')}; {held}"]
     for event, actions in history.decisions:
         for action in actions:
             if action.job == job:

@@ -51,7 +51,7 @@ def test_a_page_shows_every_job_and_loads_nothing(folder):
 def test_why_tells_the_story_of_a_job(folder):
     printed = typed("planner schedule jobs.csv --gpus 8xa --why short", folder)
     story = printed.out.splitlines()
-    assert story[0] == "3 s: submitted, asks for 1 GPUs; 8 of 8 are in use"
+    assert story[0] == "3 s: submitted, asks for 1 GPU; 8 of 8 are in use"
     assert "after end of wide" in printed.out and "goes ahead of next" in printed.out
     assert typed("planner schedule jobs.csv --gpus 8xa --why shrot", folder).errors.startswith(
         "error: no job is called"
@@ -129,3 +129,16 @@ def test_bad_input_is_told_in_three_lines(folder, command, code, message):
     printed = typed(f"planner schedule {command}", folder)
     assert printed.code == code and printed.errors.startswith(f"error: {message}")
     assert [line.split(":")[0].split()[0] for line in printed.errors.splitlines()] == ["error", "at", "fix"]
+
+
+@pytest.mark.slow
+def test_steps_of_a_model_that_planner_knows_are_priced_by_its_search(tmp_path):
+    """Twice the steps take twice as long, and a table of throughputs is not asked for."""
+    head = "id,submit_s,gpus,steps,model\n"
+    times = []
+    for steps in (100, 200):
+        (tmp_path / "jobs.csv").write_text(f"{head}one,0,2,{steps},tiny-decoder\n")
+        times.append(answered("jobs.csv --gpus 2xcpu --seq 256", tmp_path)["makespan_s"])
+    assert 0 < times[0] == pytest.approx(times[1] / 2)
+    (tmp_path / "jobs.csv").write_text(f"{head}one,0,1,5,llama-3-70b\n")
+    assert typed("planner schedule jobs.csv --gpus 1xh100", tmp_path).code == 3

@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 
 from planner.errors import Infeasible, InputError
 from planner.specs.cluster_jobs.jobs import ClusterJob, Fleet, SecondsByCount
+from planner.units import plural
 
 Throughputs = Mapping[str, Mapping[str, Mapping[int, float]]]  # model → kind → GPUs → steps a second
 StepSeconds = Callable[["JobRecord", str, int], float | None]  # of a step on so many GPUs of a kind; None: impossible
@@ -80,7 +81,7 @@ def seconds_of_steps(record: JobRecord, kinds: list[str], speeds: Speeds) -> dic
         raise InputError(message, where=record.where, fix="--throughputs FILE, a model of planner's, or duration_s")
     found = {kind: speeds.step_seconds(record, kind, record.gpus) for kind in kinds}
     if not any(found.values()):
-        message = f"`{record.model}` fits on {record.gpus} GPUs of no kind of this cluster"
+        message = f"`{record.model}` fits on {plural(record.gpus, 'GPU')} of no kind of this cluster"
         raise Infeasible(message, where=record.where, fix="ask for more GPUs, or kinds with more memory")
     return {kind: {record.gpus: max(steps, 1.0) * seconds} for kind, seconds in found.items() if seconds}
 

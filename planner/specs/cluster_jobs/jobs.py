@@ -14,6 +14,7 @@ import msgspec
 from planner.errors import Infeasible
 from planner.specs.base import Amount, Count, Positive, RankCount, Spec
 from planner.specs.hardware.cluster import RankKind
+from planner.units import plural
 
 SecondsByCount = dict[RankCount, Positive]  # number of GPUs → seconds for all of a job's work
 JobId = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
@@ -78,10 +79,11 @@ class Fleet:
             return
         known = [kind for kind in self.counts if job.seconds_on(kind, job.gpus)]
         if not known:
-            message = f"how long job `{job.id}` takes on {job.gpus} GPUs is known for no kind of this cluster"
+            message = f"how long job `{job.id}` takes on {plural(job.gpus, 'GPU')} is known for no kind of this cluster"
             fix = f"give its seconds on one of {', '.join(self.counts)}, or its throughput in the table"
         else:
             most = max(known, key=lambda kind: self.counts[kind])
-            message = f"job `{job.id}` asks for {job.gpus} GPUs, and there are {self.counts[most]} of {most}"
-            fix = f"{job.gpus - self.counts[most]} more of {most} would help, or a job of {self.counts[most]} GPUs"
+            there = self.counts[most]
+            message = f"job `{job.id}` asks for {plural(job.gpus, 'GPU')}, and there are {there} of {most}"
+            fix = f"{job.gpus - there} more of {most} would help, or a job of {plural(there, 'GPU')}"
         raise Infeasible(message, where=where or f"job {job.id}", fix=fix)
