@@ -17,7 +17,7 @@ import heapq
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import count
-from math import floor, inf
+from math import inf
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -123,7 +123,7 @@ class DecisionClock:
         """End a job's segment; as it is then. `checkpoint`: work since the last multiple of it is lost."""
         run = self.running.pop(job)
         progress = max(0.0, now - run.ready)
-        kept = floor(progress / checkpoint) * checkpoint if checkpoint else progress
+        kept = progress // checkpoint * checkpoint if checkpoint else progress
         left = 0.0 if now == run.end else max(0.0, run.left - kept / run.seconds)
         self.history.segments.append(
             Segment(job, run.kind, run.gpus, run.since, run.ready, now, run.left - left, run.beside)
