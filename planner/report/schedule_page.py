@@ -4,8 +4,9 @@ from collections.abc import Iterator, Sequence
 
 from planner.policies import Schedule
 from planner.report.page import Figure, Page
-from planner.report.tags import Markup, section, table, tag
+from planner.report.tags import Markup, details, section, table, tag
 from planner.simulate import Segment
+from planner.specs.base import ranges_text
 from planner.units import percent, plural
 
 WIDTH, LEFT, GPU, GAP = 1000.0, 110.0, 6.0, 4.0  # in units of the picture
@@ -37,12 +38,19 @@ def schedule_page(schedule: Schedule, title: str) -> Page:
             Figure("Moves", str(outcome.moves), "restarts of jobs"),
         ),
         sections=(
-            section("gpus", "Nodes over time", picture(schedule, bars), lead=lead),
+            section("gpus", "Nodes over time", picture(schedule, bars), bar_table(bars), lead=lead),
             section("jobs", "Jobs", table(("job", ">GPUs", ">submitted, s", ">ended, s"), lines, "Jobs as they ended")),
         ),
         data={"page": "schedule"},
         summary={"page": "schedule", "jobs": len(schedule.jobs)},
     )
+
+
+def bar_table(bars: Sequence[Segment]) -> Markup:
+    """The bars in numbers, folded."""
+    lines = [(each.job, each.kind, ranges_text(each.gpus), f"{each.since:,.0f}", f"{each.until:,.0f}") for each in bars]
+    heads = ("job", "kind", "GPUs", ">from, s", ">to, s")
+    return details("The bars as a table", table(heads, lines, "Who had which GPUs, and when"))
 
 
 def picture(schedule: Schedule, bars: Sequence[Segment]) -> Markup:
@@ -51,7 +59,7 @@ def picture(schedule: Schedule, bars: Sequence[Segment]) -> Markup:
     top = {gpu: GPU * gpu + GAP * number for number, node in enumerate(fleet.nodes) for gpu in node.gpus}
     height = GPU * fleet.size + GAP * len(fleet.nodes)
     names = (
-        tag("text", f"{node.kind} {number}", x=0, y=top[node.gpus[0]] + GPU, font_size=9, fill="currentColor")
+        tag("text", f"{node.kind} {number}", x=0, y=top[node.gpus[0]] + 2 * GPU, font_size=9, fill="currentColor")
         for number, node in enumerate(fleet.nodes)
     )
     numbers = {job.id: number for number, job in enumerate(schedule.jobs)}

@@ -49,7 +49,7 @@ def texts_of(name: str) -> list[str]:
 
 def decisions_text() -> str:
     fleet = fleet_of(a=4, b=4)
-    return files.dump(schedule_jobs(random_jobs(1, fleet, 3), fleet, PolicyChoice(order="srtf", restart_s=9.0)).file())
+    return files.dump(schedule_jobs(random_jobs(1, fleet, 2), fleet, PolicyChoice(order="srtf", restart_s=9.0)).file())
 
 
 def step_text() -> str:
