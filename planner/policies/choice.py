@@ -71,10 +71,17 @@ def require_known(choice: PolicyChoice) -> None:
     for what, name, known in (("order", choice.order, policy_names()), ("place", choice.place, PLACE_NAMES)):
         if name not in known:
             raise InputError(f"no {what} is called `{name}`", where=f"--{what}", fix=f"one of {', '.join(known)}")
-    if choice.place == JOINT and (choice.order not in ORDERS or ORDERS[choice.order].gain is None):
+    if choice.place == JOINT and choice.order in ORDERS and ORDERS[choice.order].gain is None:
         gaining = ", ".join(name for name, order in ORDERS.items() if order.gain)
         message = f"the order {choice.order} does not say what a job gains by a kind, which joint places weigh"
         raise InputError(message, where="--place", fix=f"an order of {gaining}, or another place")
+    usual = (choice.place, choice.backfill, choice.preempt) == ("fastest", True, False)
+    if not usual and choice.order not in ORDERS:
+        message = f"{choice.order} says itself who runs where: place, backfilling and preemption are not asked for"
+        raise InputError(message, where="--order", fix=f"leave them out, or one of {', '.join(ORDERS)}")
+    if choice.place == JOINT and not choice.backfill:
+        message = "kinds that are chosen jointly have no first job that others wait for"
+        raise InputError(message, where="--no-backfill", fix="leave it out, or another place")
     if choice.rounds and choice.rounds != GAVEL_ROUNDS and not re.fullmatch(r"[1-9][0-9]{0,5}", choice.rounds):
         message = f"rounds of `{choice.rounds}` are none"
         raise InputError(message, where="--rounds", fix=f"whole seconds from 1, such as 360; or {GAVEL_ROUNDS}")

@@ -220,6 +220,8 @@ def test_the_next_gpus_go_to_whom_they_save_most():
         (PolicyChoice(order="lifo"), "no order is called `lifo`"),
         (PolicyChoice(place="cells"), "no place is called `cells`"),
         (PolicyChoice(place="joint"), "the order fifo does not say what a job gains by a kind"),
+        (PolicyChoice(order="srtf", place="joint", backfill=False), "have no first job that others wait for"),
+        (PolicyChoice(order="drf", preempt=True), "drf says itself who runs where"),
         (PolicyChoice(rounds="soon"), "rounds of `soon` are none"),
         (PolicyChoice(order="makespan", rounds="60", restart_s=60.0), "a restart of 60 s takes all of a round of 60 s"),
         (PolicyChoice(order="marginal_gain", rounds="60"), "rounds keep the counts that jobs ask for"),
