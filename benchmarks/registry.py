@@ -47,6 +47,7 @@ CASES = {
     "replay-changed": "benchmarks.replay_changed",
     "report-page": "benchmarks.report_page",
     "measured-pipeline": "benchmarks.measured_pipeline",
+    "schedule-jobs": "benchmarks.schedule_jobs",
 }
 
 

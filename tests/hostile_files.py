@@ -17,6 +17,7 @@ import numpy as np
 
 from planner import files, pipeline
 from planner.calibrate.kernel_tables import read_table
+from planner.check.actions_case import replay
 from planner.export import export_plan, import_order_into
 from planner.hf import read as read_hf
 from planner.ledger.run_ledger import append_entry, read_entries
@@ -27,6 +28,10 @@ from planner.published.read_published import read_published
 from planner.replay import read_kineto_trace
 from planner.simulate import build_trace, read_steps
 from planner.simulate.trace_writer import trace_json
+from planner.specs.cluster_jobs.actions_file import ActionsFile
+from planner.specs.cluster_jobs.job_records import Speeds, cluster_job
+from planner.specs.cluster_jobs.job_tables import read_throughputs
+from planner.specs.cluster_jobs.read_jobs import read_fleet, read_jobs
 from planner.specs.framework.software import Software
 from planner.specs.hardware.cluster import Cluster
 from planner.specs.hardware.profile import Profile
@@ -46,6 +51,7 @@ from tests.property.test_mutants import damaged, in_time
 from tests.published.made_records import write as write_records
 from tests.replay.handmade_traces import Recorder
 from tests.simulate.test_trace_reader import simulated
+from tests.specs.cluster_jobs.test_read_jobs import WORKLOAD
 from tests.test_golden import GOLDEN
 
 MIB = 2**20
@@ -151,6 +157,19 @@ def kernels(path: Path) -> object:
     return read_table(path, dict.fromkeys(("m", "n", "k", "latency")))
 
 
+def decisions(path: Path) -> object:
+    stored = files.read(path, ActionsFile)
+    return replay(stored, str(path))
+
+
+def cluster_jobs(path: Path) -> object:
+    """The jobs of a file, as those of a cluster that has seen much."""
+    fleet = read_fleet("", "64xh100,64xa100,16xp100")
+    return [cluster_job(record, fleet, Speeds(), 0.0) for record in read_jobs(path) if record.duration_s]
+
+
+EXAMPLE = Path(__file__).parents[1] / "docs" / "examples" / "one-cluster"
+ACTIONS = GOLDEN / "schedule" / "one-cluster" / "actions.yaml"
 SAMPLE = '{"text": 512, "images": [[1280, 960]], "audio": [7.2]}\n'
 READERS: dict[str, Reader] = {
     "job": Reader(job, lambda path: load_job(str(path), JobOptions())),
@@ -164,6 +183,11 @@ READERS: dict[str, Reader] = {
         for path in sorted(GOLDEN.rglob("plan.yaml"))
         if (path.parent / "job.yaml").exists()
     },
+    "actions": text_file("actions.yaml", ACTIONS.read_text, decisions),
+    "job table": text_file("jobs.csv", (EXAMPLE / "jobs.csv").read_text, cluster_jobs),
+    "throughputs": text_file("rates.csv", (EXAMPLE / "throughputs.csv").read_text, read_throughputs),
+    "queue": text_file("queue.json", (EXAMPLE / "queue.json").read_text, cluster_jobs),
+    "workloads": text_file("kueue.json", json.dumps({"items": [WORKLOAD]}, indent=1), cluster_jobs),
     "lengths": text_file("lengths.csv", "id,tokens\n1,100\n2,200\n", lambda path: read_lengths(path, "tokens")),
     "lines": text_file("lengths.txt", "100\n200\n", lambda path: read_lengths(path, "tokens")),
     "samples": text_file("samples.jsonl", SAMPLE * 2, samples),

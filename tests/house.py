@@ -22,7 +22,7 @@ FLOORS = (
     ("launch",),
     ("strategies", "models", "published"),
     ("scoring", "packing", "replay"),
-    ("layouts",),
+    ("layouts", "policies"),
     ("simulate", "orders"),
     ("costs", "programs", "follow", "targets"),
     ("plan", "hf"),

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from planner import files, pipeline
+from planner.check.actions_case import decided_today
 from planner.check.case import unsourced
 from planner.costs.compute.assumed_rates import ASSUMED_RATES
 from planner.plan.plan_file import Plan
@@ -14,6 +15,7 @@ from planner.scoring.plan_space import plan_space_seconds
 from planner.scoring.score import outcome_of, prediction_of, require_memory, score
 from planner.solve_job import inputs_again
 from planner.specs.base import with_fields
+from planner.specs.cluster_jobs.actions_file import ActionsFile
 from planner.why import asked_inputs
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -46,6 +48,12 @@ def test_the_job_gives_the_stored_plan(folder, tmp_path, monkeypatch):
     assert plan.made.strategy == folder.parent.name
     monkeypatch.chdir(tmp_path)
     assert files.dump(pipeline.plan_of(inputs_again(folder / "job.yaml", plan))) == stored
+
+
+@pytest.mark.parametrize("path", sorted(GOLDEN.rglob("actions.yaml")), ids=lambda path: path.parent.name)
+def test_the_policy_takes_the_stored_decisions(path):
+    """`planner check tests/golden --update` writes them anew."""
+    assert files.dump(decided_today(files.read(path, ActionsFile)).file()) == path.read_text()
 
 
 QUICK = ("demo", "flexsp-gpt-7b", "offload-h200x8")  # solved within a second

@@ -31,6 +31,7 @@ TABLES = (
     "cli/views/profile_tables.py",
     "cli/views/replay_tables.py",
     "cli/views/run_tables.py",
+    "cli/views/schedule_tables.py",
     "cli/views/why_tables.py",
     "report/comparison.py",
     "report/ledger_page.py",
@@ -68,7 +69,7 @@ TENSORS = (
     "runtime/state/full_tensors.py",
 )
 # Where it is a constraint of a linear program.
-CONSTRAINTS = ("programs/", "scoring/exact_grouping.py")
+CONSTRAINTS = ("policies/fair.py", "policies/joint.py", "programs/", "scoring/exact_grouping.py")
 ROWS = (*TABLES, *TENSORS, *CONSTRAINTS)
 
 # A retired word → what is said now, and files or folders below `planner/` where it means something else.

@@ -24,6 +24,7 @@ from planner.models import build, init_weights
 from planner.models.inputs.training_items import synthetic_batch
 from planner.plan import plan_file
 from planner.plan.schedules import explicit
+from planner.policies import orders
 from planner.scoring import bounds
 from planner.specs import base
 from planner.specs.base import with_fields
@@ -55,6 +56,7 @@ TABLES: dict[str, tuple[dict[str, Any], tuple[types.ModuleType, ...]]] = {  # an
     "FAMILIES": (hf.FAMILIES, (hf, decoders)),
     "OBJECTIVES": (objective.OBJECTIVES, (objective,)),
     "NETWORKS": (model_build.NETWORKS, (model_build, specs_decoder)),
+    "ORDERS": (orders.ORDERS, (orders,)),
     "VERBS": (cli.VERBS, (cli_export, cli_options)),
 }
 
@@ -238,6 +240,16 @@ def test_a_kind_of_module(added):
         losses.append(network(synthetic_batch(module, [(0, 8)], 0)))
         losses[-1].backward()
     assert losses[0] != losses[1] and all(parameter.grad is not None for parameter in network.parameters())
+
+
+def test_an_order_of_jobs(added, tmp_path):
+    """Who asks for all four GPUs gets them before who came first."""
+    added("widest")
+    (tmp_path / "jobs.csv").write_text("id,submit_s,gpus,duration_s\nsmall,0,1,10\nwide,0,4,10\n")
+    answer = planner(
+        "schedule", tmp_path / "jobs.csv", "--gpus", "4xa", "--order", "widest", "--why", "small", "--json"
+    )
+    assert "10 s: start on 0 of a" in json.loads(answer)["story"][1]
 
 
 def test_a_verb(added, job, tmp_path):

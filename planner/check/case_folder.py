@@ -3,10 +3,11 @@ says how much worse each may get.
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from planner import files
+from planner.check.actions_case import ACTIONS, actions_findings, decided_today
 from planner.check.case import JOB, PLAN, CheckedCase, Solving, check_case
 from planner.check.finding import Finding, Tolerances, exit_code
 from planner.check.verdict_store import VerdictStore
@@ -15,6 +16,7 @@ from planner.plan.plan_file import Plan
 from planner.solve_job import inputs_again, read_job
 from planner.specs.base import with_fields
 from planner.specs.check_file import CheckFile
+from planner.specs.cluster_jobs.actions_file import ActionsFile
 from planner.specs.inputs import Inputs, JobOptions
 
 CHECK = "check.yaml"
@@ -34,12 +36,20 @@ def check_folder(
     checked = []
     for number, (name, folder) in enumerate(cases.items()):
         on_case(number, len(cases), name)
-        checked.append(check_case(name, folder, solving, limits[name], store))
+        if (folder / ACTIONS).is_file():
+            checked.append(check_actions(name, folder / ACTIONS, limits[name]))
+        if (folder / PLAN).is_file():
+            checked.append(check_case(name, folder, solving, limits[name], store))
     on_case(len(cases), len(cases), "")
-    compared = any((folder / JOB).is_file() for folder in cases.values())
+    compared = any((folder / JOB).is_file() or (folder / ACTIONS).is_file() for folder in cases.values())
     if not (compared or tolerances.allow_unjudged or exit_code(all_findings(checked))):
         checked.append(CheckedCase("", root, (Finding("unjudged", str(root), None, None, NO_JOBS),)))
     return checked
+
+
+def check_actions(name: str, path: Path, tolerances: Tolerances) -> CheckedCase:
+    """Check the stored decisions about jobs on a cluster, and decide them again."""
+    return CheckedCase(name, path, (*actions_findings(path, tolerances),))
 
 
 def all_findings(cases: list[CheckedCase]) -> list[Finding]:
@@ -70,7 +80,19 @@ def update_folder(root: Path, solve: Callable[[Inputs], Plan], on_case: OnCase) 
             files.write(path, today)
             written.append(path)
     on_case(len(folders), len(folders), "")
-    return written
+    return [*written, *update_actions(root)]
+
+
+def update_actions(root: Path) -> Iterator[Path]:
+    """Decide all stored decisions of a folder again, and write those that changed. Raises InputError and Infeasible."""
+    for folder in case_folders(root).values():
+        path = folder / ACTIONS
+        if path.is_file():
+            stored = files.read(path, ActionsFile)
+            today = decided_today(stored).file()
+            if today != stored:
+                files.write(path, today)
+                yield path
 
 
 # ----------------------------------------------------------------------------------------------------- the folder
@@ -80,7 +102,7 @@ def find_cases(root: Path) -> dict[str, Path]:
     """Folders at any depth that hold a stored plan, by name. Raises InputError, also for a job without a plan."""
     folders = case_folders(root)
     for folder in folders.values():
-        if not (folder / PLAN).is_file():
+        if not (folder / PLAN).is_file() and (folder / JOB).is_file():
             raise InputError(
                 "this case has a job and no plan to compare with",
                 where=str(folder),
@@ -93,10 +115,14 @@ def case_folders(root: Path) -> dict[str, Path]:
     """Folders that hold a job or a plan, by name. Raises InputError where there are none."""
     if not os.path.isdir(root):
         raise InputError("there is no such folder", where=str(root), fix="name a folder of cases, or two plans")
-    folders = sorted({path.parent for name in (JOB, PLAN) for path in root.rglob(name) if not hidden(path, root)})
+    folders = sorted(
+        {path.parent for name in (JOB, PLAN, ACTIONS) for path in root.rglob(name) if not hidden(path, root)}
+    )
     if not folders:
         raise InputError(
-            "the folder holds no case", where=str(root), fix=f"put {JOB} and {PLAN} into a folder for each case"
+            "the folder holds no case",
+            where=str(root),
+            fix=f"put {JOB} and {PLAN}, or {ACTIONS}, into a folder for each case",
         )
     return {
         folder.relative_to(root).as_posix() if folder != root else root.resolve().name: folder for folder in folders

@@ -16,7 +16,21 @@ from typing import Annotated, Any
 import typer
 
 import planner
-from planner.cli.verbs import ask, check, demo, export, measurements, predict, replay, run, shipped, show, solve, why
+from planner.cli.verbs import (
+    ask,
+    check,
+    demo,
+    export,
+    measurements,
+    predict,
+    replay,
+    run,
+    schedule,
+    shipped,
+    show,
+    solve,
+    why,
+)
 from planner.errors import PlannerError
 from planner.printable import one_line, printable
 
@@ -38,6 +52,7 @@ VERBS: dict[str, Callable[..., None]] = {  # in the order of `planner --help`
     "run": run.run,
     "samples": demo.samples,
     "replay": replay.replay,
+    "schedule": schedule.schedule,
     "check": check.check,
     "report": show.report,
     "ledger": measurements.ledger,

@@ -11,7 +11,7 @@ from planner.specs.base import Ranks
 from planner.specs.job import MOST_WITHIN
 from planner.units import parse_duration, parse_share
 
-TABLES = ("lengths", "images", "audio", "strategies")  # of which names stand in the code
+TABLES = ("lengths", "images", "audio", "strategies", "orders", "places")  # of which names stand in the code
 HF = "hf"  # the format of models, beside those of the tables
 DOES_NOT_FIT = 3  # exit code, as for any infeasible job
 ILLEGAL = 2  # exit code, as for any wrong input
@@ -40,6 +40,10 @@ def table_names(kind: str) -> list[str]:
         from planner.specs.workload.sample_mix import CLIPS, IMAGES
 
         return [*(IMAGES if kind == "images" else CLIPS)]
+    if kind in ("orders", "places"):
+        from planner.policies import PLACE_NAMES, policy_names
+
+        return [*(policy_names() if kind == "orders" else PLACE_NAMES)]
     from planner.strategies import BEST, STRATEGIES
 
     return [*STRATEGIES, BEST]
@@ -71,6 +75,14 @@ def image_names(incomplete: str) -> list[str]:
 
 def audio_names(incomplete: str) -> list[str]:
     return names("audio", incomplete)
+
+
+def order_names(incomplete: str) -> list[str]:
+    return names("orders", incomplete)
+
+
+def place_names(incomplete: str) -> list[str]:
+    return names("places", incomplete)
 
 
 def strategy_names(incomplete: str) -> list[str]:

@@ -7,6 +7,7 @@ from planner.files import json_schema
 from planner.plan.plan_file import Plan
 from planner.plan.step_files import StepFile
 from planner.specs.check_file import CheckFile
+from planner.specs.cluster_jobs.actions_file import ActionsFile
 from planner.specs.framework.software import Software
 from planner.specs.hardware.cluster import Cluster
 from planner.specs.hardware.node_cluster import NodeCluster
@@ -23,6 +24,7 @@ FORMATS: dict[str, tuple[type, ...]] = {  # and the forms of each
     "plan": (Plan,),
     "step": (StepFile,),
     "check": (CheckFile,),
+    "actions": (ActionsFile,),
 }
 
 

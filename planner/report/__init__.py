@@ -5,6 +5,7 @@ from planner.report.page import Page
 from planner.report.page_step import PageStep, recorded_step, simulated_step
 from planner.report.plan_page import plan_page
 from planner.report.runs_page import RUN_HEADS, run_cells, runs_page
+from planner.report.schedule_page import schedule_page
 from planner.report.timeline_page import timeline_page
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "recorded_step",
     "run_cells",
     "runs_page",
+    "schedule_page",
     "share_text",
     "signed_share",
     "simulated_step",

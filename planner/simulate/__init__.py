@@ -1,7 +1,24 @@
 """A discrete-event simulator: tasks in, timeline out; memory over time, and Chrome traces."""
 
+from planner.simulate.action_check import require_possible
 from planner.simulate.activities import NO_ACTIVITY, Activities, ActivityBuilder, ActivityTimes, IntArray
 from planner.simulate.compiled_clock import run_activities
+from planner.simulate.decision_clock import run_jobs
+from planner.simulate.decisions import (
+    Action,
+    Decide,
+    Decision,
+    Delays,
+    Do,
+    Event,
+    Failure,
+    History,
+    JobState,
+    Segment,
+    State,
+    arrived,
+    seconds_alone,
+)
 from planner.simulate.engine import simulate, simulated_end
 from planner.simulate.equal_micro_batches import equal_step_seconds
 from planner.simulate.memory_curves import Curve, FurtherBytes, MemoryCurves, OutputBytes, simulate_memory, whole_curves
@@ -22,23 +39,35 @@ from planner.simulate.trace_writer import build_trace, write_trace
 
 __all__ = [
     "NO_ACTIVITY",
+    "Action",
     "Activities",
     "ActivityBuilder",
     "ActivityTimes",
     "Curve",
+    "Decide",
+    "Decision",
+    "Delays",
+    "Do",
+    "Event",
+    "Failure",
     "FurtherBytes",
+    "History",
     "IntArray",
+    "JobState",
     "MemoryCurves",
     "ModuleWait",
     "OutputBytes",
     "RecordedStep",
     "RoundsLeftOut",
+    "Segment",
+    "State",
     "TaskEvent",
     "TimePart",
     "Timeline",
     "TracedStep",
     "abridged_tasks",
     "abridged_timeline",
+    "arrived",
     "build_trace",
     "equal_step_seconds",
     "is_feed",
@@ -49,7 +78,10 @@ __all__ = [
     "read_steps",
     "repeated",
     "representatives_of_ranks",
+    "require_possible",
     "run_activities",
+    "run_jobs",
+    "seconds_alone",
     "simulate",
     "simulate_memory",
     "simulated_end",

@@ -13,9 +13,12 @@ from planner.errors import InputError, PlannerError
 from planner.plan.formats import FORMATS
 from planner.plan.plan_file import Plan
 from planner.plan.step_files import StepFile
+from planner.policies import schedule_jobs
+from planner.specs.cluster_jobs.actions_file import PolicyChoice
 from planner.specs.hardware.cluster import Cluster
 from planner.specs.hardware.node_cluster import NodeCluster
 from planner.specs.library import shipped_folder
+from tests.cluster_jobs import fleet_of, random_jobs
 from tests.property.test_mutants import PLANS, damaged, mutated, only_planner_errors
 
 FOLDERS = {"job": "jobs", "model": "models", "cluster": "clusters", "profile": "devices", "software": "software"}
@@ -36,10 +39,17 @@ def texts_of(name: str) -> list[str]:
         return sorted(PLANS, key=len)[:2]
     if name == "step":
         return [step_text()]
+    if name == "actions":
+        return [decisions_text()] * 2
     if name == "check":
         return [THRESHOLDS] * 2
     shipped = [path.read_text() for path in sorted((shipped_folder() / FOLDERS[name]).glob("*.yaml"))]
     return shipped + [NODES] * (3 if name == "cluster" else 0)
+
+
+def decisions_text() -> str:
+    fleet = fleet_of(a=4, b=4)
+    return files.dump(schedule_jobs(random_jobs(1, fleet, 2), fleet, PolicyChoice(order="srtf", restart_s=9.0)).file())
 
 
 def step_text() -> str:

@@ -37,6 +37,8 @@ COMMANDS = {
     "ledger": ("report {file} -o out/page.html",),
     "records": ("ledger {folder} --rows", "report {folder} -o out/page.html", "calibrate {folder} -o out/fits"),
     "kernels": ("calibrate {folder} --device h100-80gb -o out/device.yaml",),
+    "job table": ("schedule {file} --gpus 8xh100,16xa100 --html out/page.html",),
+    "queue": ("schedule --state {file} --gpus 8xh100,16xa100",),
     "schedule": ("import torch-csv {file} --into right.yaml -o out/new.yaml",),
 }
 MAY_BE_FOLDERS = {"records", "tokens", "config", "ledger", "digest"}  # or stand for one, or may not be there

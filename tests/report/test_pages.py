@@ -10,12 +10,15 @@ import pytest
 
 from planner.ledger.run_ledger import RunEntry, UnreadLine, drift_by_plan
 from planner.plan.plan_file import Alternative, SourceFile
+from planner.policies import schedule_jobs
 from planner.printable import printable
-from planner.report import PageStep, plan_page, runs_page, timeline_page
+from planner.report import PageStep, plan_page, runs_page, schedule_page, timeline_page
 from planner.report.page_step import TaskFact
 from planner.simulate import TaskEvent, Timeline
 from planner.specs.base import Ranks, with_fields
+from planner.specs.cluster_jobs.actions_file import PolicyChoice
 from planner.specs.parallelism import Parallelism
+from tests.cluster_jobs import fleet_of, job
 from tests.report.decoding import Elements, data_of
 from tests.report.sample_pages import EVIL, PLANS, page, scored, ten_steps
 
@@ -35,6 +38,7 @@ OTHERS = {
     "ten": lambda: plan_page(*ten_steps()),
     "timeline": lambda: timeline_page(EVIL, [evil_timeline()]),
     "nothing": lambda: timeline_page("nothing", [PageStep("step 0", "measured", Timeline((), 0.0, 2))]),
+    "schedule": lambda: schedule_page(schedule_jobs([job(EVIL, 0.0, 1, a=9.0)], fleet_of(a=2), PolicyChoice()), EVIL),
     "runs": lambda: runs_page(drift_by_plan(RUNS), [UnreadLine(3, EVIL)], EVIL),
     "no runs": lambda: runs_page([], [], "empty"),
 }

@@ -1,0 +1,77 @@
+"""`planner schedule`: many jobs on one cluster, decided by a policy."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from planner.cli.options import Json, cluster_names, optional_duration, order_names, place_names
+
+
+def schedule(
+    trace: Annotated[
+        Path | None,
+        typer.Argument(help="Jobs: a CSV, or what squeue --json, sacct --json or kubectl get workloads -o json print."),
+    ] = None,
+    cluster: Annotated[
+        str, typer.Option(help="A cluster, or its file, whose GPUs the jobs share.", autocompletion=cluster_names)
+    ] = "",
+    gpus: Annotated[str, typer.Option(help="Counts of GPUs in place of --cluster, such as 8xv100,16xp100.")] = "",
+    throughputs: Annotated[
+        Path | None, typer.Option(help="A CSV of steps a second by model, kind and GPUs; kinds are then only names.")
+    ] = None,
+    seq: Annotated[
+        int, typer.Option(help="Tokens of a sequence, of models that planner prices by itself.", min=1)
+    ] = 4096,
+    order: Annotated[
+        str, typer.Option(help="Who comes first, or a policy of shares.", autocompletion=order_names)
+    ] = "fifo",
+    place: Annotated[
+        str, typer.Option(help="Which kind of GPU a job of an order gets.", autocompletion=place_names)
+    ] = "fastest",
+    backfill: Annotated[bool, typer.Option(help="Let jobs go ahead of one that does not fit.")] = True,
+    preempt: Annotated[bool, typer.Option("--preempt", help="Stop and move running jobs for others.")] = False,
+    rounds: Annotated[
+        str, typer.Option(help="Decide only in rounds of so many seconds, or as Gavel does: gavel.")
+    ] = "",
+    restart: Annotated[str, typer.Option(help="What each restart costs a job, such as 120s.")] = "0",
+    state: Annotated[
+        Path | None, typer.Option(help="A living queue in place of TRACE: one decision, and commands that would do it.")
+    ] = None,
+    why: Annotated[str, typer.Option(help="What happened to this job, and why.")] = "",
+    html: Annotated[Path | None, typer.Option(help="Write a page, nodes over time, to this file.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Write the decisions to this file, to be checked again.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Run the jobs of a trace on one cluster by a policy, beside baselines of the same order; or decide for a queue.
+
+    Times are simulated, from throughputs that are measured, stated, or searched by planner. Exit code 3: a job asks for
+    more GPUs than there are.
+    """
+    from planner import files
+    from planner.cli import progress, render
+    from planner.cli.views import schedule_tables as views
+    from planner.report import schedule_page
+    from planner.specs.cluster_jobs.actions_file import PolicyChoice
+    from planner.workflows import queue_decision, scheduling
+
+    question = scheduling.asked(trace, state, cluster, gpus, throughputs, seq)
+    cost = optional_duration(restart, "--restart") or 0.0
+    choice = PolicyChoice(order=order, place=place, backfill=backfill, preempt=preempt, rounds=rounds, restart_s=cost)
+    if state:
+        decision = queue_decision.decide_queue(question, choice)
+        render.emit(json, views.decision_answer(decision), *views.decision_tables(decision))
+        raise typer.Exit
+    with progress.progress_bar("scheduling", "runs") as on_run:
+        answer = scheduling.schedule_trace(question, choice, on_run)
+    if why:
+        told = scheduling.job_story(answer.schedule, why)
+        render.emit(json, {"job": why, "story": told}, "\n".join(told))
+        raise typer.Exit
+    if output:
+        files.write(output, answer.schedule.file())
+    if html:
+        files.write_text(html, schedule_page(answer.schedule, question.trace.name).html())
+    render.emit(json, views.schedule_answer(answer), *views.schedule_tables(answer, output, html))

@@ -1,0 +1,93 @@
+"""The table of policies, and what decides as it was chosen from it."""
+
+import re
+from collections.abc import Callable, Mapping
+
+from planner.errors import InputError
+from planner.policies.fair import Shares, dominant_shares, makespan_shares, max_min_shares
+from planner.policies.joint import JointPolicy
+from planner.policies.marginal_gain import marginal_gain
+from planner.policies.orders import ORDERS
+from planner.policies.queue_policy import Place, QueuePolicy, fastest_kind, first_kind
+from planner.policies.rounds import GAVEL, RoundLength, RoundPolicy
+from planner.policies.wants import Wants, decided_anew, started
+from planner.simulate import Decide, Event, State
+from planner.specs.cluster_jobs.actions_file import PolicyChoice
+
+PLACES: Mapping[str, Place] = {"fastest": fastest_kind, "first": first_kind}
+GAVEL_ROUNDS = "gavel"
+JOINT = "joint"  # a place that is chosen for all jobs together
+SHARES: Mapping[str, Callable[[State], Shares]] = {"makespan": makespan_shares, "max_min": max_min_shares}
+WANTS: Mapping[str, Callable[[State], Wants]] = {"drf": dominant_shares, "marginal_gain": marginal_gain}
+PLACE_NAMES = (*PLACES, JOINT)
+
+
+def policy_names() -> tuple[str, ...]:
+    """All that an order may be called."""
+    return (*ORDERS, *WANTS, *SHARES)
+
+
+def anew(wants_of: Callable[[State], Wants]) -> Decide:
+    """Decides about all jobs at each event that changes who is there."""
+    return lambda state, event: decided_anew(state, wants_of(state)) if event.changes else ()
+
+
+def starting(wants_of: Callable[[State, Event], Wants]) -> Decide:
+    """Starts waiting jobs at such events, and leaves alone what runs."""
+    return lambda state, event: started(state, wants_of(state, event)) if state.waiting and event.changes else ()
+
+
+def policy(choice: PolicyChoice) -> Decide:
+    """What decides as it was chosen. Raises InputError where names do not go together."""
+    require_known(choice)
+    length = GAVEL if choice.rounds == GAVEL_ROUNDS else RoundLength(choice.round_seconds)
+    if choice.order in SHARES:
+        return RoundPolicy(SHARES[choice.order], length)
+    if choice.order in WANTS:
+        wants_of: Callable[[State], Wants] = WANTS[choice.order]
+    else:
+        queue = queue_policy(choice)
+        if not queue.preempt:
+            return starting(queue.wants)
+        wants_of = queue.wants
+    return RoundPolicy(whole_shares(wants_of), length, fill=False) if choice.rounds else anew(wants_of)
+
+
+def queue_policy(choice: PolicyChoice) -> JointPolicy | QueuePolicy:
+    """What takes jobs in an order; in rounds all are decided about anew."""
+    order, preempt = ORDERS[choice.order], choice.preempt or bool(choice.rounds)
+    if choice.place == JOINT:
+        return JointPolicy(order, preempt)
+    return QueuePolicy(order, PLACES[choice.place], choice.backfill, preempt)
+
+
+def whole_shares(wants_of: Callable[[State], Wants]) -> Callable[[State], Shares]:
+    """Who is wanted, as shares of all the time."""
+    return lambda state: {(job, want.kind): 1.0 for job, want in wants_of(state).items()}
+
+
+def require_known(choice: PolicyChoice) -> None:
+    """Raises InputError for a policy that there is not, or that cannot be."""
+    for what, name, known in (("order", choice.order, policy_names()), ("place", choice.place, PLACE_NAMES)):
+        if name not in known:
+            raise InputError(f"no {what} is called `{name}`", where=f"--{what}", fix=f"one of {', '.join(known)}")
+    if choice.place == JOINT and choice.order in ORDERS and ORDERS[choice.order].gain is None:
+        gaining = ", ".join(name for name, order in ORDERS.items() if order.gain)
+        message = f"the order {choice.order} does not say what a job gains by a kind, which joint places weigh"
+        raise InputError(message, where="--place", fix=f"an order of {gaining}, or another place")
+    usual = (choice.place, choice.backfill, choice.preempt) == ("fastest", True, False)
+    if not usual and choice.order not in ORDERS:
+        message = f"{choice.order} says itself who runs where: place, backfilling and preemption are not asked for"
+        raise InputError(message, where="--order", fix=f"leave them out, or one of {', '.join(ORDERS)}")
+    if choice.place == JOINT and not choice.backfill:
+        message = "kinds that are chosen jointly have no first job that others wait for"
+        raise InputError(message, where="--no-backfill", fix="leave it out, or another place")
+    if choice.rounds and choice.rounds != GAVEL_ROUNDS and not re.fullmatch(r"[1-9][0-9]{0,5}", choice.rounds):
+        message = f"rounds of `{choice.rounds}` are none"
+        raise InputError(message, where="--rounds", fix=f"whole seconds from 1, such as 360; or {GAVEL_ROUNDS}")
+    if (choice.rounds or choice.order in SHARES) and choice.restart_s >= choice.round_seconds:
+        message = f"a restart of {choice.restart_s:g} s takes all of a round of {choice.round_seconds:g} s"
+        raise InputError(message, where="--rounds", fix="longer rounds")
+    if choice.order == "marginal_gain" and choice.rounds:
+        message = "rounds keep the counts that jobs ask for, and marginal_gain changes them"
+        raise InputError(message, where="--rounds", fix="leave it out")

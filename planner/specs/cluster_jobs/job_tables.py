@@ -1,0 +1,93 @@
+"""Tables of jobs and of throughputs, as CSV: planner's columns, and those of Gavel's and Philly's traces."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from planner import files
+from planner.errors import InputError
+from planner.specs.cluster_jobs.job_records import JobRecord, Throughputs, number
+
+ALIASES = {  # column of another trace → planner's
+    "job_type": "model",
+    "total_steps": "steps",
+    "scale_factor": "gpus",
+    "num_gpus": "gpus",
+    "arrival_s": "submit_s",
+    "vc": "user",
+}
+ALONE = "null"  # of Gavel's column `other`: no job beside
+
+
+def read_table(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
+    """Each record of a CSV with a header, by planner's names of columns, and its place. Raises InputError."""
+    header: list[str] = []
+    for line, cells in files.read_csv(path, strict=True):
+        if not any(cells):
+            continue
+        if not header:
+            header = [ALIASES.get(cell.strip(), cell.strip()) for cell in cells]
+            continue
+        if len(cells) != len(header):
+            message = f"it has {len(cells)} cells, and the header has {len(header)}"
+            raise InputError(message, where=f"{path}:{line}", fix="give each column a cell")
+        yield f"{path}:{line}", dict(zip(header, map(str.strip, cells), strict=True))
+    if not header:
+        raise InputError("the table is empty", where=f"{path}:1", fix="a header with submit_s, gpus, duration_s")
+
+
+def job_table(path: Path) -> Iterator[JobRecord]:
+    """The jobs of a table, which are in order of submission. Raises InputError."""
+    before = 0.0
+    for count, (where, cells) in enumerate(read_table(path)):
+        for column in ("submit_s", "gpus"):
+            if column not in cells:
+                fix = f"columns submit_s, gpus, and duration_s or steps and model; it has {', '.join(cells)}"
+                raise InputError(f"there is no column {column}", where=f"{path}:1", fix=fix)
+        submit = number(cells["submit_s"], "submit_s", f"{where} (submit_s)")
+        if submit < before:
+            message = f"submit_s goes back, from {before:.9g} to {submit:.9g}"
+            raise InputError(message, where=f"{where} (submit_s)", fix="sort the table by submit_s")
+        before = submit
+        gpus = number(cells["gpus"], "gpus", f"{where} (gpus)", least=1)
+        if gpus != int(gpus):
+            raise InputError(f"gpus is `{cells['gpus']}`", where=f"{where} (gpus)", fix="a whole number from 1")
+        amounts = {
+            name: number(cells[name], name, f"{where} ({name})") if cells.get(name) else None
+            for name in ("duration_s", "steps")
+        }
+        yield JobRecord(
+            id=cells.get("id") or str(count),
+            where=where,
+            submit_s=submit,
+            gpus=int(gpus),
+            duration_s=amounts["duration_s"],
+            steps=amounts["steps"],
+            model=cells.get("model", ""),
+            kind=cells.get("kind", ""),
+            user=cells.get("user", ""),
+        )
+
+
+def read_throughputs(path: Path) -> Throughputs:
+    """Steps a second by model, kind and number of GPUs: of columns `model, kind, gpus, steps_per_s`, or of Gavel's
+    `gpu, job, other, thr_job`, of which those of jobs alone are read. What is 0 there is not known. Raises InputError.
+    """
+    table: dict[str, dict[str, dict[int, float]]] = {}
+    for where, cells in read_table(path):
+        if cells.get("other", ALONE) != ALONE:
+            continue
+        try:
+            if "thr_job" in cells:
+                model, count = ast.literal_eval(cells["job"])
+                kind, rate = cells["gpu"], cells["thr_job"]
+            else:
+                model, kind, count, rate = (cells[name] for name in ("model", "kind", "gpus", "steps_per_s"))
+            gpus = int(count)
+        except (KeyError, ValueError, TypeError, SyntaxError) as error:
+            fix = "columns model, kind, gpus, steps_per_s; or Gavel's gpu, job, other, thr_job"
+            raise InputError("this is no throughput", where=where, fix=fix) from error
+        steps = number(rate, "steps a second", where)
+        if steps > 0:
+            table.setdefault(str(model), {}).setdefault(kind, {})[gpus] = steps
+    return table

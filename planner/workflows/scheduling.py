@@ -1,0 +1,141 @@
+"""The workflow of `planner schedule`: a trace of jobs run by a policy, beside baselines of the same order."""
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from planner import files, pipeline
+from planner.callbacks import OnProgress, silent
+from planner.errors import Infeasible, InputError
+from planner.policies import ORDERS, Schedule, happened, least_makespan, schedule_jobs
+from planner.simulate import State, arrived
+from planner.specs.base import ranges_text, with_fields
+from planner.specs.cluster_jobs.actions_file import PolicyChoice, ScheduleOutcome
+from planner.specs.cluster_jobs.job_records import JobRecord, Speeds, StepSeconds, cluster_job
+from planner.specs.cluster_jobs.job_tables import read_throughputs
+from planner.specs.cluster_jobs.jobs import ClusterJob, Fleet
+from planner.specs.cluster_jobs.read_jobs import read_fleet, read_jobs
+from planner.specs.inputs import JobOptions
+from planner.units import first_few, plural
+from planner.workflows.questions import USUAL_RANK_SAMPLES, Question, write_question
+
+MOST_BOUNDED = 2000  # jobs of the program of the bound
+BASELINES = {  # of the same order, where running jobs stay as they are, by backfilling and place
+    "strict": {"backfill": False, "place": "fastest"},
+    "backfill, first": {"backfill": True, "place": "first"},
+    "backfill, fastest": {"backfill": True, "place": "fastest"},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterQuestion:
+    """Whose jobs on which GPUs. `seq`: tokens of a sequence, of jobs whose steps planner prices by its own search."""
+
+    trace: Path
+    cluster: str = ""
+    gpus: str = ""
+    throughputs: Path | None = None
+    seq: int = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleAnswer:
+    """A schedule, its baselines by name, and the least makespan; None: not asked for, as counts or jobs are many."""
+
+    schedule: Schedule
+    baselines: dict[str, ScheduleOutcome]
+    bound_s: float | None
+
+
+def schedule_trace(question: ClusterQuestion, choice: PolicyChoice, on_run: OnProgress = silent) -> ScheduleAnswer:
+    """The jobs of a trace, run. Raises InputError and Infeasible."""
+    fleet = read_fleet(question.cluster, question.gpus)
+    jobs = trace_jobs(question, fleet)
+    order = choice.order if choice.order in ORDERS else "fifo"
+    usual = PolicyChoice(order=order, restart_s=choice.restart_s)
+    runs = {"": choice, **{name: with_fields(usual, **fields) for name, fields in BASELINES.items()}}
+    done: dict[str, Schedule] = {}
+    for number, (name, each) in enumerate(runs.items()):
+        on_run(number, len(runs), name)
+        done[name] = schedule_jobs(jobs, fleet, each)
+    schedule = done.pop("")
+    bounded = len(jobs) <= MOST_BOUNDED and choice.order != "marginal_gain"
+    bound = bound_of(jobs, fleet) if bounded else None
+    return ScheduleAnswer(schedule, {name: each.outcome for name, each in done.items()}, bound)
+
+
+def trace_jobs(question: ClusterQuestion, fleet: Fleet) -> list[ClusterJob]:
+    """The jobs of a file, in order of submission, from the first one on. Raises InputError and Infeasible."""
+    records = sorted(read_jobs(question.trace), key=lambda record: record.submit_s)
+    speeds = speeds_of(question)
+    return [cluster_job(record, fleet, speeds, records[0].submit_s) for record in records]
+
+
+def speeds_of(question: ClusterQuestion) -> Speeds:
+    table = read_throughputs(question.throughputs) if question.throughputs else None
+    return Speeds(table, step_search(question.seq))
+
+
+def bound_of(jobs: Sequence[ClusterJob], fleet: Fleet) -> float:
+    """Seconds that no schedule of these jobs beats, with the counts that they ask for: were all there at once, and for
+    each alone from when it comes.
+    """
+    waiting = {job.id: arrived(job, number, fleet) for number, job in enumerate(jobs)}
+    together, _ = least_makespan(State(0.0, fleet, waiting, {}, {}))
+    return max(together, *(job.submit_s + min(job.seconds[k][job.gpus] for k in fleet.kinds_for(job)) for job in jobs))
+
+
+def step_search(seq: int) -> StepSeconds:
+    """Seconds of a step by planner's search, once for each model, kind and count; the batch is as usual for what the
+    job asks for.
+    """
+
+    @cache
+    def searched(model: str, kind: str, count: int, batch: int) -> float | None:
+        with tempfile.TemporaryDirectory() as folder:
+            question = Question(batch, model, gpus=f"{count}x{kind}", seq=seq)
+            try:
+                job = write_question(question, Path(folder) / "job")
+                return pipeline.solve(str(job), JobOptions(effort=1)).plan.prediction.step_seconds
+            except Infeasible:
+                return None
+
+    def step_seconds(record: JobRecord, kind: str, count: int) -> float | None:
+        return searched(record.model, kind, count, USUAL_RANK_SAMPLES * record.gpus)
+
+    return step_seconds
+
+
+def job_story(schedule: Schedule, job: str) -> list[str]:
+    """What happened to a job and why, a line for each decision about it. Raises InputError where there is none."""
+    asked = next((each for each in schedule.jobs if each.id == job), None)
+    if asked is None:
+        known = [each.id for each in schedule.jobs]
+        fix = files.nearest_word(job, known) or f"one of {first_few(known)}"
+        raise InputError(f"no job is called `{job}`", where="--why", fix=fix)
+    history, end = schedule.history, schedule.history.ends[job]
+    ahead = [each for each in history.segments if each.since <= asked.submit_s < each.until]
+    held = f"{sum(len(each.gpus) for each in ahead)} of {schedule.fleet.size} are in use"
+    lines = [f"{asked.submit_s:,.0f} s: submitted, asks for {plural(asked.gpus, 'GPU')}; {held}"]
+    for event, actions in history.decisions:
+        for action in actions:
+            if action.job == job:
+                after = f", after {happened(event)[0]}" if event.happened else ""
+                gpus = (
+                    f" on {ranges_text(action.gpus)} of {schedule.fleet.kind_of[action.gpus[0]]}" if action.gpus else ""
+                )
+                lines.append(f"{event.at:,.0f} s: {action.do}{gpus}{after}: {action.reason}")
+    return [*lines, f"{end:,.0f} s: ended, {end - asked.submit_s:,.0f} s after it was submitted"]
+
+
+def asked(
+    trace: Path | None, state: Path | None, cluster: str, gpus: str, throughputs: Path | None, seq: int
+) -> ClusterQuestion:
+    """The question that was typed. Raises InputError unless it has a trace or a queue."""
+    path = trace or state
+    if path is None or (trace and state):
+        fix = "planner schedule TRACE, or planner schedule --state QUEUE"
+        raise InputError("one of a trace and a queue has the jobs", where="TRACE", fix=fix)
+    return ClusterQuestion(path, cluster, gpus, throughputs, seq)

@@ -1,0 +1,144 @@
+"""`planner schedule` as it is typed: answers, pages, stored decisions, one decision for a queue, and errors."""
+
+import json
+import re
+
+import pytest
+
+from tests.specs.cluster_jobs.test_read_jobs import SQUEUED, WORKLOAD
+from tests.typed import typed
+
+TRACE = """id,submit_s,gpus,duration_s,user
+wide,0,8,100,ann
+long,1,4,300,ann
+next,2,8,50,bob
+short,3,1,20,bob
+"""
+BASELINES = ["strict", "backfill, first", "backfill, fastest"]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "jobs.csv").write_text(TRACE)
+    return tmp_path
+
+
+def answered(command, folder):
+    printed = typed(f"planner schedule {command} --json", folder)
+    assert printed.code == 0, printed.errors
+    return json.loads(printed.out)
+
+
+def test_the_answer_has_the_policy_beside_three_baselines_of_its_order(folder):
+    answer = answered("jobs.csv --gpus 8xa,4xb", folder)
+    assert [*answer["baselines"]] == BASELINES
+    assert (answer["jobs"], answer["gpus"]) == (4, {"a": 8, "b": 4})
+    usual = {key: answer[key] for key in answer["baselines"]["strict"]}
+    assert usual == answer["baselines"]["backfill, fastest"]
+    assert answer["makespan_s"] == 301 and answer["bound_s"] <= 301 and answer["moves"] == 0
+    shortest = answered("jobs.csv --gpus 8xa,4xb --order srtf --preempt", folder)
+    assert shortest["mean_completion_s"] <= answer["mean_completion_s"]
+
+
+def test_a_page_shows_every_job_and_loads_nothing(folder):
+    assert typed("planner schedule jobs.csv --gpus 8xa,4xb --html page.html", folder).code == 0
+    page = (folder / "page.html").read_text()
+    assert len(re.findall("<rect ", page)) == 8 + 4 + 8 + 1
+    assert {"wide", "long", "next", "short"} <= {*re.findall(r"<title>(\w+):", page)}
+    assert not re.search(r"https?://", page) and "default-src &#39;none&#39;" in page
+
+
+def test_why_tells_the_story_of_a_job(folder):
+    printed = typed("planner schedule jobs.csv --gpus 8xa --why short", folder)
+    story = printed.out.splitlines()
+    assert story[0] == "3 s: submitted, asks for 1 GPU; 8 of 8 are in use"
+    assert "after end of wide" in printed.out and "goes ahead of next" in printed.out
+    assert typed("planner schedule jobs.csv --gpus 8xa --why shrot", folder).errors.startswith(
+        "error: no job is called"
+    )
+
+
+def test_stored_decisions_are_decided_again(folder):
+    case = folder / "cases" / "small"
+    assert typed(f"planner schedule jobs.csv --gpus 8xa,4xb -o {case}/actions.yaml", folder).code == 0
+    assert typed("planner check cases", folder).code == 0
+    stored = (case / "actions.yaml").read_text()
+    (case / "actions.yaml").write_text(stored.replace("makespan_s: 301.0", "makespan_s: 300.0"))
+    printed = typed("planner check cases", folder)
+    assert printed.code == 1 and "do not give the outcome that it states" in printed.out
+    assert typed("planner check cases --update", folder).code == 0
+    assert (case / "actions.yaml").read_text() == stored
+
+
+def test_decisions_that_another_policy_took_are_a_gain_today(folder):
+    """A stored file by strict order that says it was backfilled: today's decisions end sooner."""
+    case = folder / "cases" / "small"
+    typed(f"planner schedule jobs.csv --gpus 8xa --no-backfill -o {case}/actions.yaml", folder)
+    path = case / "actions.yaml"
+    path.write_text(path.read_text().replace("policy: {backfill: false}", "policy: {}"))
+    printed = typed("planner check cases", folder)
+    assert printed.code == 0 and "gain" in printed.out and "decides otherwise today" in printed.out
+
+
+def test_decisions_that_cannot_happen_block(folder):
+    case = folder / "cases" / "small"
+    typed(f"planner schedule jobs.csv --gpus 8xa -o {case}/actions.yaml", folder)
+    path = case / "actions.yaml"
+    path.write_text(path.read_text().replace("do: start, job: wide", "do: start, job: wild"))
+    printed = typed("planner check cases", folder)
+    assert printed.code == 1 and "no job `wild` is waiting" in printed.out
+
+
+def test_one_decision_for_a_queue_of_slurm(tmp_path):
+    """16 GPUs, 8 of them taken: the next that fits starts, and the wide one waits."""
+    running = {**SQUEUED, "job_id": 1, "job_state": "RUNNING", "tres_req_str": "gres/gpu=8", "start_time": 1700000000}
+    wide = {**SQUEUED, "job_id": 2, "tres_req_str": "gres/gpu=16", "time_limit": 120}
+    small = {**SQUEUED, "job_id": 3, "tres_req_str": "gres/gpu=4", "time_limit": 30}
+    (tmp_path / "queue.json").write_text(json.dumps({"jobs": [running, wide, small]}))
+    answer = answered("--state queue.json --gpus 16xv100", tmp_path)
+    assert [(each["do"], each["job"], each["gpus"]) for each in answer["actions"]] == [("start", "3", "8-11")]
+    assert answer["commands"] == ["scontrol update JobId=3 Gres=gpu:v100:4 Priority=1000000"]
+    assert answer["waits"] == {"2": "asks for 16; left are 4 of v100"}
+    shown = typed("planner schedule --state queue.json --gpus 16xv100", tmp_path).out
+    assert "goes ahead of 2" in shown and "not executed" in shown
+
+
+def test_one_decision_for_a_queue_of_kueue(tmp_path):
+    waits = {**WORKLOAD, "metadata": {**WORKLOAD["metadata"], "name": "train; rm"}, "status": {}}
+    (tmp_path / "queue.json").write_text(json.dumps({"items": [WORKLOAD, waits]}))
+    answer = answered("--state queue.json --gpus 32xp100", tmp_path)
+    assert answer["commands"] == [
+        "kubectl patch workload 'train; rm' -n team --type merge -p '{\"spec\": {\"priority\": 1000000}}'"
+    ]
+    stopping = answered("--state queue.json --gpus 16xp100 --order srtf --preempt", tmp_path)
+    assert stopping["commands"] == []  # who runs has less left
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "message"),
+    [
+        ("jobs.csv", 2, "one of --cluster and --gpus says"),
+        ("--gpus 8xa", 2, "one of a trace and a queue"),
+        ("jobs.csv --gpus 4xa", 3, "job `wide` asks for 8 GPUs, and there are 4 of a"),
+        ("jobs.csv --gpus 8xa --order best", 2, "no order is called `best`"),
+        ("jobs.csv --gpus 8xa --restart soon", 2, "`soon` is no duration"),
+        ("missing.csv --gpus 8xa", 2, "cannot read the file"),
+    ],
+)
+def test_bad_input_is_told_in_three_lines(folder, command, code, message):
+    printed = typed(f"planner schedule {command}", folder)
+    assert printed.code == code and printed.errors.startswith(f"error: {message}")
+    assert [line.split(":")[0].split()[0] for line in printed.errors.splitlines()] == ["error", "at", "fix"]
+
+
+@pytest.mark.slow
+def test_steps_of_a_model_that_planner_knows_are_priced_by_its_search(tmp_path):
+    """Twice the steps take twice as long, and a table of throughputs is not asked for."""
+    head = "id,submit_s,gpus,steps,model\n"
+    times = []
+    for steps in (100, 200):
+        (tmp_path / "jobs.csv").write_text(f"{head}one,0,2,{steps},tiny-decoder\n")
+        times.append(answered("jobs.csv --gpus 2xcpu --seq 256", tmp_path)["makespan_s"])
+    assert 0 < times[0] == pytest.approx(times[1] / 2)
+    (tmp_path / "jobs.csv").write_text(f"{head}one,0,1,5,llama-3-70b\n")
+    assert typed("planner schedule jobs.csv --gpus 1xh100", tmp_path).code == 3
