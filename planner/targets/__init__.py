@@ -13,8 +13,10 @@ from planner.targets.target import (
     located,
     read_target,
 )
+from planner.targets.torchtitan_files import TORCHTITAN
 
-TARGETS: dict[str, Target] = {"megatron": MEGATRON}  # what `planner export` writes and `planner import` reads
+# What `planner export` writes and `planner import` reads.
+TARGETS: dict[str, Target] = {each.name: each for each in (MEGATRON, TORCHTITAN)}
 
 __all__ = [
     "TARGETS",

@@ -40,6 +40,7 @@ class Target(NamedTuple):
     switches: frozenset[str]  # arguments without a value
     write: Callable[[WrittenLaunch], str]
     read: Callable[[str, str, Mapping[str, str]], LaunchCommand]  # text, name of the file, values for what it computes
+    outside: tuple[str, ...] = ()  # fields of a launch that its file says by name alone, or leaves to the program
 
 
 class ReadLaunch(NamedTuple):
@@ -73,7 +74,7 @@ def arguments_of(target: Target, launch: Launch, version: str) -> dict[str, tupl
         if number_of(target.since.get(argument, "0")) > number_of(version):
             message = f"{target.name} {version} has no {argument}, which says this plan"
             raise InputError(message, where="--version", fix=f"--version {target.since[argument]}, or later")
-    given = {"ranks": launch.ranks, "per_node": launch.per_node, "blackwell": launch.blackwell}
+    given = {name: getattr(meant, name) for name in ("ranks", "per_node", "blackwell", *target.outside)}
     told = canonical(launch_of(read_rows(target.rows, Said(arguments), given)))
     lost = next(differences(meant, told), None)
     if lost:

@@ -1,0 +1,99 @@
+"""Settings of a TOML, YAML or JSON file as arguments by their dotted names, `parallelism.tensor_parallel_degree`, each
+with its line; and settings written as such a file.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from planner import files
+from planner.errors import InputError
+from planner.targets.rows import Arguments, Default, Fields, Row, Said
+
+PLAIN = re.compile(r"-?[0-9]+|true|false|\[.*\]")
+
+
+def stated(name: str, key: str, default: Default, kind: type = int) -> Row:
+    """A field that is a number or a truth, written whatever it is; where nobody says it, the default."""
+
+    def write(fields: Fields) -> Arguments:
+        return {key: (str(fields[name]).lower(),)}
+
+    def read(said: Said, fields: Fields) -> Fields:
+        if kind is bool:
+            return {name: is_true(said, key, default)}
+        return {name: said.integer(key, default)}
+
+    return Row((name,), (key,), (), write, read)
+
+
+def is_true(said: Said, key: str, default: bool) -> bool:
+    """Whether a setting is true. Raises InputError where it is neither."""
+    return said.choice(key, ("true", "false"), str(default).lower()) == "true"
+
+
+def said_settings(content: Any, places: Mapping[str, int], name: str, given: Mapping[str, str]) -> Said:
+    """The settings of a file's content, and those that are given beside it; one that begins with `$` is a hole."""
+    values = {key: (value,) for key, value in given.items()} | dict(flat(content))
+    holes = {key: (own[0][1:], "is left to who runs it") for key, own in values.items() if own and own[0][:1] == "$"}
+    lines = {key: f"{name}:{places.get(key, 1)}" for key in values if key not in given}
+    return Said(values, lines, name, holes)
+
+
+def flat(content: Any, path: str = "") -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Every setting by its dotted name, with its values as text."""
+    for key, value in content.items() if isinstance(content, dict) else ():
+        if isinstance(value, dict) and value:
+            yield from flat(value, f"{path}{key}.")
+        else:
+            yield f"{path}{key}", tuple(map(text_of, value)) if isinstance(value, list) else (text_of(value),)
+
+
+def text_of(value: Any) -> str:
+    """A value as it is written on a command line; a list with commas."""
+    if isinstance(value, list):
+        return ",".join(map(text_of, value))
+    return "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def read_toml(text: str, name: str, given: Mapping[str, str]) -> Said:
+    """The settings of a TOML file. Raises InputError."""
+    return said_settings(*files.load_toml(text, name), name, given)
+
+
+def read_yaml(text: str, name: str, given: Mapping[str, str]) -> Said:
+    """The settings of a YAML or JSON file. Raises InputError."""
+    content, positions = files.load_yaml(text, name)
+    if not isinstance(content, dict):
+        raise InputError("it is no mapping of settings", where=name, fix="key: value, and so on")
+    places = {".".join(map(str, path)): line for path, (line, _) in positions.items()}
+    return said_settings(content, places, name, given)
+
+
+def nested(arguments: Arguments, lists: frozenset[str] = frozenset()) -> dict[str, Any]:
+    """Settings by their dotted names as mappings in mappings, with numbers and truths as such."""
+    content: dict[str, Any] = {}
+    for name, values in arguments.items():
+        *path, last = name.split(".")
+        at = content
+        for key in path:
+            at = at.setdefault(key, {})
+        at[last] = [plain(each) for each in values] if name in lists else plain(values[0])
+    return content
+
+
+def plain(text: str) -> Any:
+    """What a value's text stands for."""
+    return json.loads(text) if PLAIN.fullmatch(text) else text
+
+
+def toml_text(arguments: Arguments, lists: frozenset[str]) -> str:
+    """Settings as TOML, a table for each group of them."""
+    groups: dict[str, list[str]] = {}
+    for name, values in arguments.items():
+        table, _, key = name.rpartition(".")
+        own = [plain(each) for each in values]
+        shown = json.dumps(own) if name in lists else json.dumps(own[0])
+        groups.setdefault(table, []).append(f"{key} = {shown}")
+    return "\n".join(f"\n[{table}]\n" + "\n".join(lines) for table, lines in groups.items()).strip("\n") + "\n"
