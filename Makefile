@@ -6,7 +6,7 @@ BIN := .venv/bin
 PYTEST := $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
 unexport PYTHONDONTWRITEBYTECODE  # compiled once, and not by every process that a test starts
 
-.PHONY: demo test test-all soak lint types check bench house formats docs browser clean
+.PHONY: demo test test-all soak lint types check bench house formats docs browser parsers clean
 
 demo: .venv/installed
 	$(BIN)/planner demo
@@ -46,6 +46,9 @@ docs: .venv/installed  # the pages as a site that needs no network: site/index.h
 browser:
 	test -n "$$PLANNER_BROWSER" || command -v chromium || command -v google-chrome || \
 	  (apt-get update && apt-get install --yes --no-install-recommends chromium fonts-dejavu-core)
+
+parsers: .venv/installed  # other programs' own parsers, in .parsers: what they say of exported files, written anew
+	$(BIN)/python -m tests.targets.parsers
 
 .venv/installed: pyproject.toml constraints.txt build_native.py planner/packing/fill.c planner/simulate/clock.c
 	$(PYTHON) -m venv .venv

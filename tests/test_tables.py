@@ -3,7 +3,6 @@
 import ast
 import json
 import re
-import subprocess
 import types
 from importlib import import_module
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from planner import export, files, hf, pipeline, scoring, strategies
+from planner import export, files, hf, pipeline, scoring, strategies, targets
 from planner.cli import app as cli
 from planner.cli.verbs import export as cli_export
 from planner.costs import objective
@@ -27,6 +26,7 @@ from planner.plan.schedules import explicit
 from planner.scoring import bounds
 from planner.specs import base
 from planner.specs.base import with_fields
+from planner.specs.job import Job
 from planner.specs.layers import Decoder
 from planner.specs.layers import decoder as specs_decoder
 from planner.specs.model import Model
@@ -48,7 +48,8 @@ EXAMPLES = {line.partition(":")[0].strip('"'): (code, table, line) for _, code, 
 TABLES: dict[str, tuple[dict[str, Any], tuple[types.ModuleType, ...]]] = {  # and whose names the example's file imports
     "STRATEGIES": (strategies.STRATEGIES, (strategies, sequence_groups, scoring, plan_file, base)),
     "BOUNDS": (bounds.BOUNDS, (bounds,)),
-    "EXPORTERS": (export.EXPORTERS, (export,)),
+    "EXPORTERS": (export.EXPORTERS, (export, plan_file)),
+    "TARGETS": (targets.TARGETS, (targets, targets.rows, targets.megatron_layers, targets.target, specs_decoder)),
     "ORDER_READERS": (export.ORDER_READERS, (export, explicit)),
     "FAMILIES": (hf.FAMILIES, (hf, decoders)),
     "OBJECTIVES": (objective.OBJECTIVES, (objective,)),
@@ -155,22 +156,34 @@ def test_a_bound(bounds_in_order, added, job, tmp_path):
 
 
 def test_an_exporter(added, job, tmp_path):
-    """A shell has the layout of a plan in Megatron's words; what Megatron cannot have is refused, and not written."""
-    added("megatron")
-    staged = priced(ordered_plan(2, 4, "1f1b"))
-    files.write(tmp_path / "static.yaml", staged)
-    said = planner("export", tmp_path / "static.yaml", "--to", "megatron", "-o", tmp_path / "layout.sh")
-    assert " ".join(said.split()) == f"layout written to {tmp_path / 'layout.sh'}"
-    shell = ["sh", "-c", '. "$0" && echo $LAYOUT_ARGS', str(tmp_path / "layout.sh")]
-    words = subprocess.run(shell, capture_output=True, text=True, check=True).stdout.split()
-    assert words[words.index("--pipeline-model-parallel-size") + 1] == str(staged.layouts["llm"].pp) == "2"
-    assert words[words.index("--micro-batch-size") + 1] == "1" and "--sequence-parallel" not in words
+    """Of any plan of one module; what it cannot have is refused, and not written."""
+    added("counts")
+    files.write(tmp_path / "staged.yaml", priced(ordered_plan(2, 4, "1f1b")))
+    said = planner("export", tmp_path / "staged.yaml", "--to", "counts", "-o", tmp_path / "counts.txt")
+    assert " ".join(said.split()) == f"table written to {tmp_path / 'counts.txt'}"
+    assert [line.split()[1] for line in (tmp_path / "counts.txt").read_text().splitlines()] == ["4"]
 
-    planner("solve", job(), "-o", tmp_path / "groups.yaml")  # whose groups differ
-    export_groups = ["export", str(tmp_path / "groups.yaml"), "--to", "megatron", "-o", str(tmp_path / "none.sh")]
-    refused = CliRunner().invoke(cli.build_app(), export_groups).exception
-    assert isinstance(refused, InputError) and refused.where == "layouts.llm"
-    assert not (tmp_path / "none.sh").exists()
+    plan = ordered_plan(2, 4, "1f1b")
+    several = with_fields(plan, layouts={**plan.layouts, "vit": plan.layouts["llm"]})
+    with pytest.raises(InputError, match="of one module"):
+        export.export_plan(several, "counts")
+
+
+def test_a_program_that_trains(added, tmp_path):
+    """Its file starts what a job fixes, and is read as that job; a plan that no row says is refused by its field."""
+    added("own")
+    job, lines = tmp_path / "job.yaml", tmp_path / "own.txt"
+    text = "format: planner.job/1\nname: own\nmodel: llama-3-8b\ncluster: h100x64\nsoftware: any\n"
+    text += "workload: {lengths: 4096, batch_rows: 64}\nfix: {layouts: {llm: {tp: 2, zero: 0, overlap: [], micro_batch: 2}}}\n"
+    job.write_text(text)
+    planner("export", job, "--to", "own", "-o", lines)
+    assert "width: 2\n" in lines.read_text() and "replicas" not in lines.read_text()
+    planner("import", "own", lines, "--gpus", "64xh100", "-o", tmp_path / "again")
+    again = files.read(tmp_path / "again" / "job.yaml", Job)
+    assert (again.fix.layouts["llm"].tp, again.fix.layouts["llm"].micro_batch) == (2, 2)
+    job.write_text(text.replace("micro_batch: 2", "pp: 2"))
+    refused = CliRunner().invoke(cli.build_app(), ["export", str(job), "--to", "own", "-o", str(tmp_path / "no")])
+    assert isinstance(refused.exception, InputError) and "layout.pp: 2" in refused.exception.message
 
 
 def test_a_reader_of_orders(added, tmp_path):

@@ -77,9 +77,9 @@ def strategy_names(incomplete: str) -> list[str]:
 
 
 def export_names(incomplete: str) -> list[str]:
-    from planner.export import EXPORTERS
+    from planner.export import export_formats
 
-    return sorted(name for name in EXPORTERS if name.startswith(incomplete))
+    return [name for name in export_formats() if name.startswith(incomplete)]
 
 
 def target_names() -> list[str]:

@@ -15,7 +15,7 @@ from planner.plan.schedules import Slot
 from planner.plan.schedules.explicit import slot_lines
 from planner.scoring import outcome_of, prediction_of, require_memory, restate_in_objective, score
 from planner.specs.base import with_fields
-from planner.targets import TARGETS, Target
+from planner.targets import TARGETS
 
 
 class Exporter(NamedTuple):
@@ -38,17 +38,15 @@ def schedule(plan: Plan, version: str) -> tuple[str, tuple[int, ...]]:
     return to_csv(plan)
 
 
-def launcher(target: Target) -> Exporter:
-    """The exporter of a program that trains: no micro-batch of its file is numbered."""
-    return Exporter(target.what, lambda plan, version: (write_launch(target, plan, version), ()))
+EXPORTERS: dict[str, Exporter] = {"torch-csv": Exporter("schedule", schedule)}  # beside the programs of TARGETS
 
 
-# What `planner export` writes.
-EXPORTERS: dict[str, Exporter] = {
-    "torch-csv": Exporter("schedule", schedule),
-    **{name: launcher(target) for name, target in TARGETS.items()},
-}
 ORDER_READERS: dict[str, OrderReader] = {"torch-csv": read_csv}  # what `planner import` reads into a plan
+
+
+def export_formats() -> tuple[str, ...]:
+    """What `planner export` writes."""
+    return (*TARGETS, *EXPORTERS)
 
 
 class ExportedPlan(NamedTuple):
@@ -61,7 +59,9 @@ class ExportedPlan(NamedTuple):
 
 def export_plan(plan: Plan, to: str, version: str = "") -> ExportedPlan:
     """A plan as another program's file. Raises InputError where that program cannot have it."""
-    require_known(to, EXPORTERS)
+    require_known(to, export_formats())
+    if to in TARGETS:
+        return ExportedPlan(TARGETS[to].what, write_launch(TARGETS[to], plan, version), ())
     return ExportedPlan(EXPORTERS[to].what, *EXPORTERS[to].write(plan, version))
 
 
@@ -114,6 +114,7 @@ __all__ = [
     "ORDER_READERS",
     "ExportedPlan",
     "Unsaid",
+    "export_formats",
     "export_plan",
     "import_order_into",
     "require_known",

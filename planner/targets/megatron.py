@@ -3,8 +3,6 @@ each other. What each means, and its default, is of megatron-core 0.19.2 (megatr
 core/transformer/transformer_config.py).
 """
 
-from typing import Any
-
 from planner.targets.megatron_layers import EXPERT_ROWS, MODULE_ROWS, VOCAB_ROW, has_experts
 from planner.targets.megatron_stages import PIPELINE_ROW, RECOMPUTE_ROW
 from planner.targets.rows import Arguments, Fields, Row, Said, number, switch
@@ -259,5 +257,5 @@ def environment(fields: Fields) -> dict[str, str]:
     """Variables that it insists on. One queue of work to a GPU keeps exchanges of tp and cp in order, before Blackwell;
     Megatron-FSDP refuses it.
     """
-    ordered: Any = (fields["layout.tp"] > 1 or fields["layout.cp"] > 1) and not fields["blackwell"]
+    ordered = (fields["layout.tp"] > 1 or fields["layout.cp"] > 1) and not fields["blackwell"]
     return {"CUDA_DEVICE_MAX_CONNECTIONS": "1"} if ordered and fields["layout.zero"] < 2 else {}

@@ -259,6 +259,14 @@ def repeated(text: str) -> list[int]:
     return [int(digit) for digit in digits] if re.fullmatch("[01]*", digits) else []
 
 
+def read_normalised(said: Said, fields: Fields) -> Fields:
+    """Raises InputError where the weight of the only expert would be 1 whatever its score, which it refuses."""
+    before = "--moe-router-pre-softmax" in said
+    if fields["module.moe.topk"] == 1 and not before:
+        raise said.error("--moe-router-topk", "the weight of one expert is its score", "add --moe-router-pre-softmax")
+    return {"module.moe.normalised": not before}
+
+
 EXPERT_ROWS: tuple[Row, ...] = (
     Row(
         ("module.moe.experts", "module.moe"),
@@ -281,7 +289,14 @@ EXPERT_ROWS: tuple[Row, ...] = (
         "softmax",
         has_experts,
     ),
-    switch("module.moe.normalised", "--moe-router-pre-softmax", on=False, off=True, when=has_experts),
+    Row(
+        ("module.moe.normalised",),
+        (),
+        ("--moe-router-pre-softmax",),
+        lambda fields: {} if fields["module.moe.normalised"] else {"--moe-router-pre-softmax": ()},
+        read_normalised,
+        has_experts,
+    ),
     number("module.moe.balance", "--moe-aux-loss-coeff", 0.0, float, has_experts),
     number("module.moe.capacity", "--moe-expert-capacity-factor", None, float, has_experts),
 )

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from shlex import quote
 
 from planner.specs.layers import Decoder
-from planner.targets.launch import fields_of
+from planner.targets.launch import canonical, fields_of
 from planner.targets.launch_command import LaunchCommand, read_launch
 from planner.targets.launch_script import Script, script_text
 from planner.targets.megatron import (
@@ -57,7 +57,7 @@ def write(written: WrittenLaunch) -> str:
         Script(
             (f"Megatron-LM, {checked}", *written.about, "Run it on each node, in a checkout of Megatron-LM."),
             HOLES,
-            environment(fields_of(launch)),
+            environment(fields_of(canonical(launch))),
             {**parts, "TRAINING": TRAINING, "DATA": DATA},
             "pretrain_gpt.py",
             launch.ranks // launch.per_node,

@@ -1,6 +1,6 @@
 """A program that trains, as a table: what it is told, in which versions, and how its file is written and read."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from planner import files
@@ -44,7 +44,7 @@ class Target(NamedTuple):
 
 
 class ReadLaunch(NamedTuple):
-    """What a file starts, and of its arguments those that were read without being priced."""
+    """What a file starts, and of its arguments those that change a step as no plan knows, or change nothing."""
 
     launch: Launch
     said: Said
@@ -110,14 +110,12 @@ def read_target(
     said = command.said
     require_known(target, said)
     fields = read_rows(target.rows, said, known(command))
-    require_used(target.rows, said, fields)
     try:
         launch = canonical(launch_of(fields))
     except InputError as error:
         raise located(target, said, error) from error
-    return ReadLaunch(
-        launch, said, tuple(each for each in said.values if each in target.unpriced and said.values[each] not in OFF)
-    )
+    unpriced = [each for each, values in said.values.items() if each in target.unpriced and values not in OFF]
+    return ReadLaunch(launch, said, (*unpriced, *without_effect(target.rows, said, fields)))
 
 
 def require_known(target: Target, said: Said) -> None:
@@ -133,12 +131,10 @@ def require_known(target: Target, said: Said) -> None:
             raise said.error(argument, f"it has no value, and `{values[0][:40]}` follows", "leave that out")
 
 
-def require_used(rows: Iterable[Row], said: Said, fields: dict[str, Any]) -> None:
-    """Raises InputError for an argument whose rows do not apply to the rest."""
+def without_effect(rows: Iterable[Row], said: Said, fields: dict[str, Any]) -> Iterator[str]:
+    """Arguments whose rows do not apply to the rest, such as those of experts where there are none."""
     for row in rows:
-        for argument in row.arguments if not row.when(fields) else ():
-            if argument in said and not any(argument in other.arguments and other.when(fields) for other in rows):
-                raise said.error(argument, "the rest has nothing that it could change", "leave it out")
+        yield from (each for each in row.arguments if each in said and not row.when(fields))
 
 
 def located(target: Target, said: Said, error: InputError, names: Iterable[str] = ()) -> InputError:

@@ -1,0 +1,87 @@
+"""Megatron-LM's own parser over many commands, in an environment that has megatron-core and nothing of planner.
+
+Reads JSON lines of `{argv, environment, ranks}`, writes one of `{error}` or of what it derives. The device is faked.
+"""
+
+import contextlib
+import hashlib
+import io
+import json
+import os
+import sys
+import types
+import typing
+
+import typing_extensions
+
+CASES = [json.loads(line) for line in sys.stdin]  # now: the imports below close it
+typing.override = typing_extensions.override  # of Python 3.12
+import torch  # noqa: E402
+
+MAJOR = 9  # compute capability of the device that it is told of
+torch.cuda.get_device_properties = lambda *_: types.SimpleNamespace(major=MAJOR, minor=0)
+torch.cuda.get_device_capability = lambda *_: (MAJOR, 0)
+
+from megatron.core.parallel_state import RankGenerator  # noqa: E402
+from megatron.training.argument_utils import core_transformer_config_from_args  # noqa: E402
+from megatron.training.arguments import parse_args, validate_args  # noqa: E402
+
+DEGREES = {"tp": "tensor_model_parallel_size", "cp": "context_parallel_size", "pp": "pipeline_model_parallel_size"}
+
+
+def judged(case: dict) -> dict:
+    """What the parser makes of a command, or why it refuses it."""
+    global MAJOR
+    MAJOR = case["major"]
+    os.environ.pop("CUDA_DEVICE_MAX_CONNECTIONS", None)
+    os.environ.update(case["environment"], WORLD_SIZE=str(case["ranks"]), RANK="0")
+    sys.argv = ["pretrain_gpt.py", *case["argv"]]
+    noise = io.StringIO()
+    try:
+        with contextlib.redirect_stdout(noise), contextlib.redirect_stderr(noise):
+            args = parse_args()
+            said = {name: getattr(args, name) for name in dests(case["argv"], args)}
+            validate_args(args)
+            args.apply_rope_fusion = False  # a kernel of Transformer Engine, which is not installed
+            config = core_transformer_config_from_args(args)
+        return derived(args, config, said)
+    except SystemExit:
+        return {"error": noise.getvalue().strip().splitlines()[-1]}
+    except Exception as error:
+        return {"error": f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"}
+
+
+def dests(argv: list[str], args: object) -> list[str]:
+    """The attributes that these arguments set, where they are called alike."""
+    names = [word.removeprefix("--").replace("-", "_") for word in argv if word.startswith("--")]
+    return [name for name in names if hasattr(args, name)]
+
+
+def one(value: object) -> list:
+    """What a list of one is made to."""
+    return value if isinstance(value, list) and len(value) == 1 else []
+
+
+def derived(args: object, config: object, said: dict) -> dict:
+    """Degrees, micro-batches, chunks and groups of ranks; and the arguments that validation changed."""
+    sizes = {name: getattr(args, dest) for name, dest in DEGREES.items()}
+    order = "tp-cp-ep-pp-dp" if args.use_tp_pp_dp_mapping else "tp-cp-ep-dp-pp"
+    ranks = RankGenerator(**sizes, ep=1, dp=args.data_parallel_size, order=order)
+    groups = {name: sorted(map(sorted, ranks.get_ranks(name))) for name in ("tp", "cp", "pp", "dp", "dp-cp")}
+    batch = args.micro_batch_size * args.data_parallel_size
+    return {
+        "dp": args.data_parallel_size,
+        "micro_batches": args.global_batch_size // batch,
+        "vpp": args.virtual_pipeline_model_parallel_size or 1,
+        "groups": hashlib.sha256(json.dumps(groups).encode()).hexdigest()[:16],
+        "layers": config.num_layers,
+        "kv_heads": config.num_query_groups,
+        "ffn": config.ffn_hidden_size,
+        "changed": sorted(
+            name for name, value in said.items() if getattr(args, name, None) not in (value, *one(value))
+        ),
+    }
+
+
+for case in CASES:
+    print(json.dumps(judged(case)), flush=True)

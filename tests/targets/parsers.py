@@ -1,0 +1,136 @@
+"""`make parsers`: installs each program's own parser into a folder of its own, runs every exported file and its
+mutations through it, and writes what it says to tests/targets/verdicts, which the suite compares files with.
+"""
+
+import hashlib
+import json
+import os
+import stat
+import subprocess
+import sys
+import tempfile
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from planner.errors import InputError
+from planner.targets import TARGETS, WrittenLaunch, arguments_of, read_target
+from tests.targets.launches import LAUNCHES
+
+HOME = Path(__file__).parents[2]
+PARSERS = HOME / ".parsers"
+VERDICTS = Path(__file__).parent / "verdicts"
+WHEELS = {"megatron": (("megatron-core==0.19.2", "3.12"), ("triton", ""))}  # and the Python that a wheel is for
+HOLES = {"DATA_PATH": "tokens", "TOKENIZER_MODEL": "tokenizer", "NODE_RANK": "0", "MASTER_ADDR": "node-0"}
+STUB = '#!/bin/sh\nprintf "%s\\n" "$CUDA_DEVICE_MAX_CONNECTIONS" "$@" > "$SEEN"\n'
+MUTATIONS = {  # by what is wrong: arguments that are taken away, and those that are given
+    "unknown": ((), ("--tensor-model-parallel-sise", "2")),
+    "contradictory": (("--tensor-model-parallel-size",), ("--tensor-model-parallel-size", "7")),
+    "out of range": (("--micro-batch-size",), ("--micro-batch-size", "0")),
+    "missing": (("--num-layers",), ()),
+    "another version": ((), ("--checkpoint-activations",)),
+}
+
+
+def script_of(name: str) -> str:
+    """The exported file of a launch."""
+    target, launch = TARGETS["megatron"], LAUNCHES[name]
+    arguments = arguments_of(target, launch, target.versions[0])
+    return target.write(WrittenLaunch(launch, arguments, target.versions[0], (name,)))
+
+
+def run_script(text: str, folder: Path) -> tuple[list[str], dict[str, str], int]:
+    """Run a script by bash, with a torchrun that notes what it is told: arguments, environment, ranks."""
+    seen, stub, script = folder / "seen", folder / "torchrun", folder / "launch.sh"
+    stub.write_text(STUB)
+    stub.chmod(stub.stat().st_mode | stat.S_IXUSR)
+    script.write_text(text)
+    environment = {"PATH": f"{folder}:{os.environ['PATH']}", "SEEN": str(seen), **HOLES}
+    subprocess.run(["bash", str(script)], env=environment, check=True)
+    connections, *words = seen.read_text().splitlines()
+    at = words.index("pretrain_gpt.py")
+    launcher = dict(pairwise(words[:at]))
+    ranks = int(launcher["--nproc-per-node"]) * int(launcher.get("--nnodes", 1))
+    return words[at + 1 :], {"CUDA_DEVICE_MAX_CONNECTIONS": connections} if connections else {}, ranks
+
+
+def mutated(argv: list[str], taken: tuple[str, ...], given: tuple[str, ...]) -> list[str]:
+    """A command without some arguments, and with others."""
+    kept, skips = [], False
+    for word in argv:
+        skips = word in taken if word.startswith("--") else skips
+        kept += [] if skips else [word]
+    return [*kept, *given]
+
+
+def refused_here(argv: list[str], name: str) -> str:
+    """What `planner import` says of a command; empty: it reads it."""
+    launch = LAUNCHES[name]
+    known = {"ranks": launch.ranks, "per_node": launch.per_node, "blackwell": launch.blackwell}
+    text = f"torchrun pretrain_gpt.py {' '.join(argv)}\n"
+    try:
+        read_target(TARGETS["megatron"], text, "launch.sh", {}, lambda command: known)
+    except InputError as error:
+        return error.message
+    return ""
+
+
+def install(name: str) -> Path:
+    """The folder of a program's packages, installed where it is not there."""
+    folder = PARSERS / name
+    for wheel, python in WHEELS[name]:
+        package = wheel.partition("=")[0].replace("-", "_")
+        if not list(folder.glob(f"{package}-*")):
+            of = ("--ignore-requires-python", "--python-version", python, "--implementation", "cp") if python else ()
+            abi = ("--abi", f"cp{python.replace('.', '')}", "--only-binary", ":all:") if python else ()
+            pip = (sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(folder))
+            subprocess.run([*pip, *of, *abi, wheel], check=True)
+    return folder
+
+
+def judge(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What Megatron's parser says of each command."""
+    environment = {**os.environ, "PYTHONPATH": str(install("megatron")), "RANK": "0", "WORLD_SIZE": "1"}
+    done = subprocess.run(
+        [sys.executable, str(Path(__file__).parent / "megatron_parser.py")],
+        input="".join(json.dumps(case) + "\n" for case in cases),
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+        cwd=tempfile.gettempdir(),
+    )
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+
+
+def verdicts() -> dict[str, dict[str, Any]]:
+    """By launch: the digest of its file, what the parser derives, and who refuses each mutation."""
+    cases, names = [], []
+    with tempfile.TemporaryDirectory() as folder:
+        for name, launch in LAUNCHES.items():
+            argv, environment, ranks = run_script(script_of(name), Path(folder))
+            own = {"environment": environment, "ranks": ranks, "major": 10 if launch.blackwell else 9}
+            cases += [{"argv": argv, **own}, *({"argv": mutated(argv, *how), **own} for how in MUTATIONS.values())]
+            names.append(name)
+    answers, each = judge(cases), 1 + len(MUTATIONS)
+    assert len(answers) == len(cases)
+    found: dict[str, dict[str, Any]] = {}
+    for number, name in enumerate(names):
+        accepted, *others = answers[number * each : (number + 1) * each]
+        refusals = {}
+        for kind, case, answer in zip(MUTATIONS, cases[number * each + 1 :], others, strict=False):
+            who = [
+                who
+                for who, says in (("parser", answer.get("error")), ("planner", refused_here(case["argv"], name)))
+                if says
+            ]
+            refusals[kind] = who
+        digest = hashlib.sha256(script_of(name).encode()).hexdigest()[:16]
+        found[name] = {"sha256": digest, **accepted, "refused": refusals}
+    return found
+
+
+if __name__ == "__main__":
+    VERDICTS.mkdir(exist_ok=True)
+    text = json.dumps({"parser": TARGETS["megatron"].checked, "launches": verdicts()}, indent=1)
+    (VERDICTS / "megatron.json").write_text(text + "\n")

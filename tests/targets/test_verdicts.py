@@ -1,0 +1,71 @@
+"""What Megatron-LM's own parser said of exported files holds of those that are exported now."""
+
+import hashlib
+import json
+
+import pytest
+
+from planner.plan.mesh.rank_mesh import groups_over
+from planner.plan.plan_file import Layout
+from planner.specs.base import Ranks, with_fields
+from planner.specs.layers.head_widths import kv_heads
+from planner.specs.parallelism import decided_fields
+from planner.targets import TARGETS, canonical
+from tests.targets.launches import LAUNCHES
+from tests.targets.parsers import MUTATIONS, VERDICTS, mutated, refused_here, run_script, script_of
+
+SAID = json.loads((VERDICTS / "megatron.json").read_text())
+# Dims of the plan's mesh that Megatron's groups are over: data ranks are there one dim.
+GROUPS = {"tp": ("tp",), "cp": ("cp",), "pp": ("pp",), "dp": ("dp", "replica"), "dp-cp": ("cp", "dp", "replica")}
+
+
+def test_every_launch_was_judged_by_the_release_that_files_name():
+    assert SAID["parser"] == TARGETS["megatron"].checked
+    assert SAID["launches"].keys() == LAUNCHES.keys() and len(LAUNCHES) >= 40
+
+
+@pytest.mark.parametrize("name", LAUNCHES)
+def test_the_file_is_the_one_that_was_accepted_and_derives_what_the_plan_says(name):
+    """Else `make parsers` is to be run again. No argument was dropped or changed on the way."""
+    said, launch = SAID["launches"][name], canonical(LAUNCHES[name])
+    assert said["sha256"] == hashlib.sha256(script_of(name).encode()).hexdigest()[:16]
+    fields = {key: value for key, value in decided_fields(launch.layout).items() if key != "ranks"}
+    layout = with_fields(Layout(ranks=Ranks(range(launch.ranks))), **fields)
+    order = layout.rank_order.split("-")
+    layout = with_fields(
+        layout, rank_order="-".join([*order, *(d for d in GROUPS["dp-cp"] + ("tp", "pp") if d not in order)])
+    )
+    assert "error" not in said and said["changed"] == []
+    replicas = layout.dp * layout.replica
+    assert said["dp"] == replicas
+    assert said["micro_batches"] == launch.sequences // (replicas * layout.micro_batch)
+    assert said["vpp"] == layout.vpp
+    assert (said["layers"], said["ffn"]) == (launch.module.layers, launch.module.ffn)
+    assert launch.module.latent or said["kv_heads"] in (kv_heads(launch.module), None)
+    groups = {
+        name: sorted({tuple(ranks) for ranks in groups_over(layout, dims).values()}) for name, dims in GROUPS.items()
+    }
+    assert said["groups"] == hashlib.sha256(json.dumps(groups).encode()).hexdigest()[:16]
+
+
+def test_every_mutation_was_refused_by_that_parser_or_here():
+    for name, said in SAID["launches"].items():
+        assert said["refused"].keys() == MUTATIONS.keys()
+        assert all(said["refused"].values()), name
+
+
+@pytest.mark.parametrize("name", ["dense-vpp", "moe-fine"])
+def test_mutations_are_refused_here(name, tmp_path):
+    argv, _, _ = run_script(script_of(name), tmp_path)
+    assert not refused_here(argv, name)
+    for kind, how in MUTATIONS.items():
+        assert refused_here(mutated(argv, *how), name), kind
+
+
+@pytest.mark.parametrize(
+    ("name", "connections"), [("dense-vpp", "1"), ("dense-vpp-blackwell", ""), ("dense", ""), ("dense-zero-3", "")]
+)
+def test_one_queue_a_device_where_exchanges_must_keep_their_order(name, connections, tmp_path):
+    _, environment, ranks = run_script(script_of(name), tmp_path)
+    assert environment.get("CUDA_DEVICE_MAX_CONNECTIONS", "") == connections
+    assert ranks == LAUNCHES[name].ranks
