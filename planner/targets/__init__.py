@@ -2,6 +2,7 @@
 
 from planner.targets.launch import Launch, blackwell, canonical, fields_of
 from planner.targets.launch_command import LaunchCommand
+from planner.targets.launchers import LAUNCHERS, Started, runtime_script, starting
 from planner.targets.megatron_script import MEGATRON
 from planner.targets.rows import Said
 from planner.targets.target import (
@@ -19,11 +20,13 @@ from planner.targets.torchtitan_files import TORCHTITAN
 TARGETS: dict[str, Target] = {each.name: each for each in (MEGATRON, TORCHTITAN)}
 
 __all__ = [
+    "LAUNCHERS",
     "TARGETS",
     "Launch",
     "LaunchCommand",
     "ReadLaunch",
     "Said",
+    "Started",
     "Target",
     "WrittenLaunch",
     "arguments_of",
@@ -33,4 +36,6 @@ __all__ = [
     "fields_of",
     "located",
     "read_target",
+    "runtime_script",
+    "starting",
 ]

@@ -11,7 +11,7 @@ from planner import files
 from planner.errors import InputError
 from planner.targets.rows import Arguments, Default, Fields, Row, Said
 
-PLAIN = re.compile(r"-?[0-9]+|true|false|\[.*\]")
+PLAIN = re.compile(r"-?[0-9]+|true|false")
 
 
 def stated(name: str, key: str, default: Default, kind: type = int) -> Row:
@@ -71,15 +71,18 @@ def read_yaml(text: str, name: str, given: Mapping[str, str]) -> Said:
     return said_settings(content, places, name, given)
 
 
-def nested(arguments: Arguments, lists: frozenset[str] = frozenset()) -> dict[str, Any]:
-    """Settings by their dotted names as mappings in mappings, with numbers and truths as such."""
+def nested(arguments: Arguments, lists: Mapping[str, int]) -> dict[str, Any]:
+    """Settings by their dotted names as mappings in mappings, with numbers and truths as such. `lists`: how deep those
+    are that are lists, one or two.
+    """
     content: dict[str, Any] = {}
     for name, values in arguments.items():
         *path, last = name.split(".")
         at = content
         for key in path:
             at = at.setdefault(key, {})
-        at[last] = [plain(each) for each in values] if name in lists else plain(values[0])
+        whole = [each.split(",") for each in values] if lists.get(name) == 2 else [plain(each) for each in values]
+        at[last] = whole if name in lists else whole[0]
     return content
 
 
@@ -88,12 +91,9 @@ def plain(text: str) -> Any:
     return json.loads(text) if PLAIN.fullmatch(text) else text
 
 
-def toml_text(arguments: Arguments, lists: frozenset[str]) -> str:
-    """Settings as TOML, a table for each group of them."""
-    groups: dict[str, list[str]] = {}
-    for name, values in arguments.items():
-        table, _, key = name.rpartition(".")
-        own = [plain(each) for each in values]
-        shown = json.dumps(own) if name in lists else json.dumps(own[0])
-        groups.setdefault(table, []).append(f"{key} = {shown}")
-    return "\n".join(f"\n[{table}]\n" + "\n".join(lines) for table, lines in groups.items()).strip("\n") + "\n"
+def toml_text(content: Mapping[str, Any], path: str = "") -> str:
+    """Plain data as TOML, a table for each mapping."""
+    own = [f"{key} = {json.dumps(value)}" for key, value in content.items() if not isinstance(value, dict)]
+    tables = [toml_text(value, f"{path}{key}.") for key, value in content.items() if isinstance(value, dict)]
+    head = [f"[{path[:-1]}]"] if own and path else []
+    return "\n".join(["\n".join([*head, *own, ""])] * bool(own) + tables)

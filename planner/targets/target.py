@@ -9,6 +9,7 @@ from planner.specs.base import Difference, differences
 from planner.specs.layers import Module
 from planner.targets.launch import Launch, canonical, fields_of, launch_of
 from planner.targets.launch_command import LaunchCommand
+from planner.targets.launchers import ConfigFile
 from planner.targets.rows import Arguments, Row, Said, read_rows, row_of, write_rows
 
 OFF = (("0",), ("0.0",))  # values with which an argument changes nothing
@@ -40,6 +41,7 @@ class Target(NamedTuple):
     switches: frozenset[str]  # arguments without a value
     write: Callable[[WrittenLaunch], str]
     read: Callable[[str, str, Mapping[str, str]], LaunchCommand]  # text, name of the file, values for what it computes
+    started: Mapping[str, ConfigFile] = {}  # version → how a file that is no script is started
     outside: tuple[str, ...] = ()  # fields of a launch that its file says by name alone, or leaves to the program
 
 

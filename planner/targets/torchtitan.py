@@ -29,6 +29,7 @@ BACKENDS = {"standard": "all_to_all", "deepep": "node_level"}
 GATHERS_FP8 = "quantize.linear.float8.enable_fsdp_float8_all_gather"
 EXPERTS_FP8 = "quantize.grouped_mm.float8"
 SCHEDULES = {"gpipe": "GPipe", None: "1F1B"}
+NO_PIPELINE, NO_CONTEXT = ("qwen3", "gpt_oss"), ("deepseek_v3", "gpt_oss")  # in 0.2.2
 NO_WEIGHTS = ((0, 0), (1, 1), (0, 1), (1, 0))  # layers that embedding and head count as, that are tried
 SINCE = {
     EAGER: "0.3",
@@ -207,6 +208,8 @@ def read_dtype(said: Said, fields: Fields) -> Fields:
         if converter not in (FLOAT8, EXPERTS_FP8):
             raise said.error("model.converters", f"`{converter[:40]}` is none that a plan can have", f'["{FLOAT8}"]')
     if FLOAT8 in said.many("model.converters"):
+        if EAGER not in said and not is_true(said, GATHERS_FP8, False):
+            said.defaults[GATHERS_FP8] = "false; priced as gathered in fp8"
         return {"layout.dtype": "fp8"}
     alone = EAGER not in said and not fields["layout.zero"] and fields["layout.ep"] == 1
     mixed = param == "bfloat16" and not (alone and fields["layout.tp"] * fields["layout.pp"] > 1)
@@ -216,8 +219,9 @@ def read_dtype(said: Said, fields: Fields) -> Fields:
 def write_compile(fields: Fields) -> Arguments:
     """Prices are of compiled layers, and of steps without CUDA graphs."""
     arguments: dict[str, tuple[str, ...]] = {"compile.enable": ("true",)}
-    if "tp" in (fields["layout.overlap"] or ()):
-        arguments[ASYNC_TP[by_flags(fields)]] = ("true",)
+    overlaps = "tp" in (fields["layout.overlap"] or ())
+    if overlaps or by_flags(fields):
+        arguments[ASYNC_TP[by_flags(fields)]] = (str(overlaps).lower(),)
     return arguments | ({EAGER: ("true",)} if by_flags(fields) else {})
 
 
@@ -261,6 +265,16 @@ def read_batch(said: Said, fields: Fields) -> Fields:
         message = f"a step would be {total // (local * replicas)} pipelines one after the other, which no plan is"
         raise said.error(GLOBAL, message, f"{LOCAL} = {total // replicas}")
     return {"layout.micro_batch": micro, "sequences": total}
+
+
+def read_limits(said: Said, fields: Fields) -> Fields:
+    """Raises InputError for what 0.2.2 refuses of a model: pipelines, or sharded sequences of flexible attention."""
+    name = said.value("model.name", "llama3") if EAGER not in said else ""
+    if name in NO_PIPELINE and fields["layout.pp"] > 1:
+        raise said.error(PP, f"torchtitan 0.2.2 has no pipeline for {name}", "pp: 1, or --version 0.3")
+    if name in NO_CONTEXT and fields["layout.cp"] > 1:
+        raise said.error(CP, f"torchtitan 0.2.2 shards no sequences of {name}", "cp: 1, or --version 0.3")
+    return {}
 
 
 def only(key: str, value: str) -> Row:
@@ -314,13 +328,14 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         ("layout.dtype", "layout.gradients"),
-        ("training.mixed_precision_param", "training.dtype", "model.converters", f"{EXPERTS_FP8}.fqns"),
+        ("training.mixed_precision_param", "training.dtype", "model.converters", GATHERS_FP8, f"{EXPERTS_FP8}.fqns"),
         (),
         write_dtype,
         read_dtype,
     ),
     Row(("layout.overlap",), ("compile.enable", *ASYNC_TP.values(), EAGER), (), write_compile, read_compile),
     Row(("layout.micro_batch", "sequences"), (LOCAL, GLOBAL, MICRO_BATCH), (), write_batch, read_batch),
+    Row((), (), (), lambda fields: {}, read_limits),
     only("training.mixed_precision_reduce", "float32"),
     only("training.enable_cpu_offload", "false"),
     only("parallelism.pipeline_parallel_schedule_csv", ""),

@@ -5,19 +5,20 @@ from shlex import quote
 
 from planner.errors import InputError
 from planner.specs.layers import Decoder
-from planner.targets.keyed_file import read_toml, toml_text
+from planner.targets.keyed_file import nested, read_toml, toml_text
 from planner.targets.launch_command import LaunchCommand, read_launch
 from planner.targets.launch_script import Script, script_text
+from planner.targets.launchers import ConfigFile
 from planner.targets.rows import Arguments, Said
 from planner.targets.target import Target, WrittenLaunch
-from planner.targets.torchtitan import EXPERTS_FP8, GATHERS_FP8, PARTS, ROWS, SINCE, UNTIL_2
+from planner.targets.torchtitan import EXPERTS_FP8, PARTS, ROWS, SINCE, UNTIL_2
 from planner.targets.torchtitan_models import CONFIGS, config_of
 
 RELEASES = {"0.3": "0.3.0", "0.2": "0.2.2"}
 PROGRAM = "torchtitan.train"
 MODE = "activation_checkpoint.mode"
 SUBCOMMAND = "activation_checkpoint:"
-LISTS = frozenset(("model.converters", PARTS, f"{EXPERTS_FP8}.fqns"))
+LISTS = {"model.converters": 1, PARTS: 2, f"{EXPERTS_FP8}.fqns": 1}  # and how deep
 OF_CONFIG = frozenset(("model.name", "model.flavor", "model.converters", MODE))  # what no flag says
 HOLES = {
     "HF_ASSETS_PATH": "folder with tokenizer and config of the model, as Hugging Face has them",
@@ -41,7 +42,6 @@ UNPRICED = (
     | named("optimizer", "implementation early_step_in_backward")
     | named("quantize.linear.float8", "precompute_float8_dynamic_scale_for_fsdp recipe_name filter_fqns emulate")
     | named("debug", "moe_force_load_balance deterministic detect_anomaly batch_invariant spmd_typechecking")
-    | {GATHERS_FP8}
 )
 OTHER = (
     named("job", "dump_folder description print_config save_config_file")
@@ -75,7 +75,7 @@ def write(written: WrittenLaunch) -> str:
     if written.version == "0.2":
         file = "Start it on each node: torchrun … -m torchtitan.train --job.config_file FILE, $… filled in."
         head = "\n".join(f"# {line}" for line in (*about, file))
-        return f"{head}\n\n{toml_text({**written.arguments, **TOML_DATA}, LISTS)}"
+        return f"{head}\n\n{toml_text(nested({**written.arguments, **TOML_DATA}, LISTS))}"
     config = config_of(written.arguments)
     if config is None:
         precision = "fp8" if "model.converters" in written.arguments else "bf16"
@@ -160,5 +160,6 @@ TORCHTITAN = Target(
     switches=frozenset(),
     write=write,
     read=read,
+    started={"0.2": ConfigFile(".toml", f'-m {PROGRAM} --job.config_file "$CONFIG"', HOLES)},
     outside=("module", "reduces_early", "gathers_early"),
 )

@@ -17,12 +17,16 @@ def export(
         str,
         typer.Option(
             "--to",
-            help="megatron: a launch script of Megatron-LM; torch-csv: a schedule of torch.distributed.pipelining.",
+            help="megatron, torchtitan, deepspeed or accelerate: what starts it there; planner: in its own runtime; "
+            "torch-csv: a schedule of torch.distributed.pipelining.",
             autocompletion=export_names,
         ),
     ],
     output: Annotated[Path, typer.Option("-o", "--output", help="File to write; `-` for stdout.")],
     version: Annotated[str, typer.Option(help="Version to write for, such as 0.14; default: the newest.")] = "",
+    launcher: Annotated[
+        str, typer.Option(help="torchrun, slurm or kubernetes: write its file, which starts the program's.")
+    ] = "",
     better: Annotated[
         bool, typer.Option("--better", help="Write what the best plan of the same problem changes, as a diff of flags.")
     ] = False,
@@ -39,7 +43,7 @@ def export(
     from planner.files import require_unchanged, write_text
     from planner.workflows import launching
 
-    file = (launching.better if better else launching.exported)(plan, to, version)
+    file = launching.better(plan, to, version) if better else launching.exported(plan, to, version, launcher)
     if str(output) == "-":
         render.print_raw(file.text)
         return
