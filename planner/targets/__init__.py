@@ -1,5 +1,7 @@
 """What other programs are told to train with: of each a table, fields of a launch ↔ its arguments, and its files"""
 
+from planner.targets.accelerate import ACCELERATE
+from planner.targets.deepspeed import DEEPSPEED
 from planner.targets.launch import Launch, blackwell, canonical, fields_of
 from planner.targets.launch_command import LaunchCommand
 from planner.targets.launchers import LAUNCHERS, Started, runtime_script, starting
@@ -17,7 +19,7 @@ from planner.targets.target import (
 from planner.targets.torchtitan_files import TORCHTITAN
 
 # What `planner export` writes and `planner import` reads.
-TARGETS: dict[str, Target] = {each.name: each for each in (MEGATRON, TORCHTITAN)}
+TARGETS: dict[str, Target] = {each.name: each for each in (MEGATRON, TORCHTITAN, DEEPSPEED, ACCELERATE)}
 
 __all__ = [
     "LAUNCHERS",

@@ -28,6 +28,22 @@ def stated(name: str, key: str, default: Default, kind: type = int) -> Row:
     return Row((name,), (key,), (), write, read)
 
 
+def only(key: str, *values: str) -> Row:
+    """A setting of which plans know these values alone, all the same to them. Any other is refused."""
+
+    def read(said: Said, fields: Fields) -> Fields:
+        if key in said:
+            said.choice(key, values)
+        return {}
+
+    return Row((), (key,), (), lambda fields: {}, read)
+
+
+def named(section: str, words: str) -> frozenset[str]:
+    """Settings that begin alike."""
+    return frozenset(f"{section}{word}" for word in words.split())
+
+
 def is_true(said: Said, key: str, default: bool) -> bool:
     """Whether a setting is true. Raises InputError where it is neither."""
     return said.choice(key, ("true", "false"), str(default).lower()) == "true"

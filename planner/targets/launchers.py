@@ -7,6 +7,7 @@ from typing import NamedTuple
 from planner.targets.launch_script import NODE, Script, script_text
 
 HOLE = re.compile(r"^(\w+)=\$\{\1:\?(.*)\}$", re.MULTILINE)
+SPECIAL = re.compile(r"[$`\\]")  # what a shell reads in text
 OTHER_VENDOR = re.compile("mi[0-9]")  # devices of AMD by name
 
 
@@ -34,7 +35,10 @@ def starting(config: ConfigFile, text: str, nodes: int, per_node: int) -> str:
     first = text.partition("\n")[0]
     about = [first.removeprefix("# ")] if first.startswith("#") else []
     holes = {name: what for name, what in config.holes.items() if f"${name}" in text + config.words}
-    write = (f"CONFIG=$(mktemp --suffix={config.suffix})", 'cat > "$CONFIG" <<CONFIG_FILE', *text.splitlines())
+    plain = SPECIAL.sub(r"\\\g<0>", text)
+    for name in holes:
+        plain = plain.replace(f"\\${name}", f"${name}")
+    write = (f"CONFIG=$(mktemp --suffix={config.suffix})", 'cat > "$CONFIG" <<CONFIG_FILE', *plain.splitlines())
     own = (config.words, nodes, per_node, (*write, "CONFIG_FILE"), config.starter)
     return script_text(Script((*about, "Run it on each node."), holes, {}, {}, *own))
 

@@ -76,7 +76,8 @@ def arguments_of(target: Target, launch: Launch, version: str) -> dict[str, tupl
         if number_of(target.since.get(argument, "0")) > number_of(version):
             message = f"{target.name} {version} has no {argument}, which says this plan"
             raise InputError(message, where="--version", fix=f"--version {target.since[argument]}, or later")
-    given = {name: getattr(meant, name) for name in ("ranks", "per_node", "blackwell", *target.outside)}
+    fields = fields_of(meant)
+    given = {name: fields[name] for name in ("ranks", "per_node", "blackwell", *target.outside)}
     told = canonical(launch_of(read_rows(target.rows, Said(arguments), given)))
     lost = next(differences(meant, told), None)
     if lost:

@@ -6,7 +6,7 @@ from math import ceil
 
 from planner.errors import InputError
 from planner.specs.base import Layers
-from planner.targets.keyed_file import is_true, stated
+from planner.targets.keyed_file import is_true, only, stated
 from planner.targets.rows import Arguments, Fields, Row, Said
 from planner.targets.torchtitan_models import EP, FLAVORS, FLOAT8, TP, flavor_module, flavor_of
 
@@ -275,17 +275,6 @@ def read_limits(said: Said, fields: Fields) -> Fields:
     if name in NO_CONTEXT and fields["layout.cp"] > 1:
         raise said.error(CP, f"torchtitan 0.2.2 shards no sequences of {name}", "cp: 1, or --version 0.3")
     return {}
-
-
-def only(key: str, value: str) -> Row:
-    """A setting that plans know with one value, its default. Any other is refused."""
-
-    def read(said: Said, fields: Fields) -> Fields:
-        if key in said:
-            said.choice(key, (value,))
-        return {}
-
-    return Row((), (key,), (), lambda fields: {}, read)
 
 
 def write_sequence_parallel(fields: Fields) -> Arguments:

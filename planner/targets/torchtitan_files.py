@@ -5,7 +5,7 @@ from shlex import quote
 
 from planner.errors import InputError
 from planner.specs.layers import Decoder
-from planner.targets.keyed_file import nested, read_toml, toml_text
+from planner.targets.keyed_file import named, nested, read_toml, toml_text
 from planner.targets.launch_command import LaunchCommand, read_launch
 from planner.targets.launch_script import Script, script_text
 from planner.targets.launchers import ConfigFile
@@ -28,43 +28,42 @@ DATA = {"--hf_assets_path": ('"$HF_ASSETS_PATH"',), "--dataloader.dataset_path":
 TOML_DATA = {"model.hf_assets_path": ("$HF_ASSETS_PATH",), "training.dataset_path": ("$DATASET_PATH",)}
 
 
-def named(section: str, words: str) -> frozenset[str]:
-    """Settings of a section."""
-    return frozenset(f"{section}.{word}" for word in words.split())
-
-
 UNPRICED = (
-    named("parallelism", "context_parallel_rotate_method context_parallel_load_balancer disable_loss_parallel")
-    | named("parallelism", "pipeline_parallel_expert_parallel_overlap spmd_backend enable_fsdp_symm_mem")
-    | named("activation_checkpoint", "per_op_sac_force_recompute_mm_shapes_by_fqns early_stop memory_budget")
-    | named("activation_checkpoint", "preserve_rng_state determinism_check force_recompute_mm_shapes_by_fqns")
-    | named("compile", "components backend")
-    | named("optimizer", "implementation early_step_in_backward")
-    | named("quantize.linear.float8", "precompute_float8_dynamic_scale_for_fsdp recipe_name filter_fqns emulate")
-    | named("debug", "moe_force_load_balance deterministic detect_anomaly batch_invariant spmd_typechecking")
+    named("parallelism.", "context_parallel_rotate_method context_parallel_load_balancer disable_loss_parallel")
+    | named("parallelism.", "pipeline_parallel_expert_parallel_overlap spmd_backend enable_fsdp_symm_mem")
+    | named("activation_checkpoint.", "per_op_sac_force_recompute_mm_shapes_by_fqns early_stop memory_budget")
+    | named("activation_checkpoint.", "preserve_rng_state determinism_check force_recompute_mm_shapes_by_fqns")
+    | named("compile.", "components backend")
+    | named("optimizer.", "implementation early_step_in_backward")
+    | named("quantize.linear.float8.", "precompute_float8_dynamic_scale_for_fsdp recipe_name filter_fqns emulate")
+    | named("debug.", "moe_force_load_balance deterministic detect_anomaly batch_invariant spmd_typechecking")
 )
 OTHER = (
-    named("job", "dump_folder description print_config save_config_file")
-    | named("profiling", "enable_profiling save_traces_folder profile_freq profiler_active profiler_warmup")
-    | named("profiling", "enable_memory_snapshot save_memory_snapshot_folder")
-    | named("profiler", "enable_profiling save_traces_folder profile_freq enable_memory_snapshot")
-    | named("metrics", "log_freq enable_tensorboard disable_color_printing save_tb_folder save_for_all_ranks")
-    | named("metrics", "enable_wandb")
-    | named("model", "hf_assets_path tokenizer_path print_after_conversion")
-    | named("optimizer", "lr beta1 beta2 eps weight_decay")
-    | named("lr_scheduler", "warmup_steps total_steps decay_ratio decay_type min_lr_factor")
-    | named("training", "dataset dataset_path max_norm steps gc_freq gc_debug")
-    | named("training.dataloader", "num_workers persistent_workers pin_memory prefetch_factor")
-    | named("dataloader", "dataset dataset_path num_workers persistent_workers pin_memory prefetch_factor infinite")
-    | named("checkpoint", "enable folder interval initial_load_path initial_load_model_only initial_load_in_hf")
-    | named("checkpoint", "last_save_model_only last_save_in_hf export_dtype async_mode keep_latest_k load_step")
-    | named("checkpoint", "exclude_from_loading enable_first_step_checkpoint create_seed_checkpoint load_only")
-    | named("checkpoint", "enable_ft_dataloader_checkpoints initial_load_in_hf_quantized")
-    | named("comm", "init_timeout_seconds train_timeout_seconds trace_buf_size save_traces_folder")
-    | named("comm", "save_traces_file_prefix")
-    | named("validation", "enable dataset dataset_path local_batch_size seq_len freq steps")
-    | named("validator", "enable freq steps")
-    | named("debug", "seed deterministic_warn_only print_config save_config_file enable_structured_logging")
+    named("job.", "dump_folder description print_config save_config_file")
+    | named("profiling.", "enable_profiling save_traces_folder profile_freq profiler_active profiler_warmup")
+    | named("profiling.", "enable_memory_snapshot save_memory_snapshot_folder")
+    | named("profiler.", "enable_profiling save_traces_folder profile_freq enable_memory_snapshot")
+    | named("metrics.", "log_freq enable_tensorboard disable_color_printing save_tb_folder save_for_all_ranks")
+    | named("metrics.", "enable_wandb")
+    | named("model.", "hf_assets_path tokenizer_path print_after_conversion")
+    | named("optimizer.", "lr beta1 beta2 eps weight_decay")
+    | named("lr_scheduler.", "warmup_steps total_steps decay_ratio decay_type min_lr_factor")
+    | named("training.", "dataset dataset_path max_norm steps gc_freq gc_debug")
+    | named("training.dataloader.", "num_workers persistent_workers pin_memory prefetch_factor")
+    | named("dataloader.", "dataset dataset_path num_workers persistent_workers pin_memory prefetch_factor infinite")
+    | named("checkpoint.", "enable folder interval initial_load_path initial_load_model_only initial_load_in_hf")
+    | named("checkpoint.", "last_save_model_only last_save_in_hf export_dtype async_mode keep_latest_k load_step")
+    | named("checkpoint.", "exclude_from_loading enable_first_step_checkpoint create_seed_checkpoint load_only")
+    | named("checkpoint.", "enable_ft_dataloader_checkpoints initial_load_in_hf_quantized")
+    | named("comm.", "init_timeout_seconds train_timeout_seconds trace_buf_size save_traces_folder")
+    | named("comm.", "save_traces_file_prefix")
+    | named("validation.", "enable dataset dataset_path local_batch_size seq_len freq steps")
+    | named("validator.", "enable freq steps")
+    | named("debug.", "seed deterministic_warn_only print_config save_config_file enable_structured_logging")
+    | named(
+        "quantize.linear.mx.", "mxfp8_dim1_cast_kernel_choice recipe_name filter_fqns"
+    )  # of converters that no plan
+    | named("quantize.grouped_mm.mx.", "recipe_name fqns")  # can have
     | {"hf_assets_path", "dump_folder"}
 )
 
