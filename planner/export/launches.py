@@ -4,6 +4,7 @@ from planner.errors import InputError
 from planner.plan.descriptions import fixable_layout
 from planner.plan.launchable.launch_refusals import plan_refusals, refusal_text
 from planner.plan.plan_file import Plan, assignments
+from planner.printable import one_line
 from planner.specs.base import with_fields
 from planner.specs.named_files import read_software
 from planner.targets import (
@@ -31,9 +32,8 @@ def write_launch(target: Target, plan: Plan, version: str = "") -> str:
     """
     launch, arguments = launch_of_plan(target, plan), told_arguments(target, plan, version)
     kinds = " and ".join(f"{kind.count} {kind.kind}" for kind in plan.ranks)
-    about = (
-        f"{plan.name}: {plural(plan.size, 'rank')} on {kinds}, {plan.prediction.step_seconds:.4g} s a step, simulated"
-    )
+    step = f"{plan.prediction.step_seconds:.4g} s a step, simulated"
+    about = f"{one_line(plan.name)}: {plural(plan.size, 'rank')} on {kinds}, {step}"
     return target.write(WrittenLaunch(launch, arguments, chosen_version(target, version), (about,)))
 
 

@@ -35,7 +35,7 @@ OTHER = (
     named("", "debug machine_rank main_process_ip main_process_port main_training_function")
     | named("", "rdzv_backend same_network use_cpu")
     | named("", "tpu_env tpu_use_cluster tpu_use_sudo enable_cpu_affinity gpu_ids")
-    | named(FSDP, "auto_wrap_policy state_dict_type transformer_layer_cls_to_wrap min_num_params")
+    | named(FSDP, "transformer_layer_cls_to_wrap min_num_params")
 )  # fmt: skip
 
 
@@ -68,6 +68,8 @@ def read_mesh(said: Said, fields: Fields) -> Fields:
         text = f"replicate {replicate} · shard {shard} · cp {cp} · tp {tp} are no {fields['ranks']} ranks"
         raise said.error(next(each for each in (SHARD, TP, CP, REPLICATE) if each in said), text, "sizes that are")
     own = {"layout.tp": tp, "layout.cp": cp, "layout.ulysses": 1}
+    if shard * cp == 1 and replicate > 1:
+        raise said.error(REPLICATE, "replicas without shards are no FSDP", f"{SHARD}: {replicate}, {REPLICATE}: 1")
     if shard * cp == 1:
         return own | {"layout.zero": 0, "layout.dp": replicate, "layout.replica": 1}
     return own | {
@@ -96,6 +98,14 @@ def read_dtype(said: Said, fields: Fields) -> Fields:
     return {"layout.dtype": "float32" if kind in ("no", "false") else "bf16"}
 
 
+def read_fixed(said: Said, fields: Fields) -> Fields:
+    """Raises InputError for another kind of training, or another version of FSDP."""
+    said.choice("distributed_type", FIXED["distributed_type"])
+    for key in ("compute_environment", f"{FSDP}version", f"{FSDP}offload_params"):
+        said.choice(key, FIXED[key], "1" if key.endswith("version") else FIXED[key][0])
+    return {}
+
+
 ROWS: tuple[Row, ...] = (
     MODEL, TOKENS,
     asked("layout.micro_batch", "micro_batch_size", "1", Said.integer),
@@ -107,8 +117,8 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(("layout.recompute",), (RECOMPUTE,), (), write_recompute, read_recompute),
     Row(("layout.dtype",), ("mixed_precision",), (), write_dtype, read_dtype),
-    only("compute_environment", "LOCAL_MACHINE"), only("distributed_type", "FSDP"), only(f"{FSDP}version", "2"),
-    only(f"{FSDP}offload_params", "false"), only(f"{MESH}sp_size", "1"),
+    Row((), tuple(FIXED), (), lambda fields: FIXED, read_fixed),
+    only(f"{MESH}sp_size", "1"),
     only(f"{FSDP}activation_checkpointing_offload", "false"), only("use_parallelism_config", "true"),
 )  # fmt: skip
 
@@ -118,7 +128,7 @@ def write(written: WrittenLaunch) -> str:
     launch = written.launch
     batch = f", {launch.sequences} of them a step and {launch.layout.micro_batch} a micro-batch"
     about = ("accelerate 1.15, settings checked by its own parser", *written.about, what_the_script_has(launch, batch))
-    return "".join(f"# {line}\n" for line in about) + dump(nested({**FIXED, **written.arguments}, {}))
+    return "".join(f"# {line}\n" for line in about) + dump(nested(written.arguments, {}))
 
 
 def read(text: str, name: str, given: Mapping[str, str]) -> LaunchCommand:

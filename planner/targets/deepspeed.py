@@ -80,7 +80,7 @@ def read_dtype(said: Said, fields: Fields) -> Fields:
 
 def write_batch(fields: Fields) -> Arguments:
     micro = fields["layout.micro_batch"]
-    steps = fields["sequences"] // (micro * fields["layout.dp"])
+    steps = fields["sequences"] // (micro * fields["layout.dp"] * fields["layout.replica"])
     return {TRAIN: (str(fields["sequences"]),), MICRO: (str(micro),), ACCUMULATED: (str(steps),)}
 
 
