@@ -11,7 +11,12 @@ FILES = {path.relative_to(ROOT).as_posix() for path in [*SOURCES, *NATIVE, *ROOT
 
 EXPLAINED = re.compile(r"`(\w+)`: ")  # `name`: what it is
 MENTIONED = re.compile(r"(?<![\w/.*-])((?:planner/)?(?:\w+/)*\w+\.(?:py|c|js))\b(?!`? of )")
-ELSEWHERE = {"megatron/training/arguments.py"}  # of other programs
+ELSEWHERE = {
+    "megatron/training/arguments.py",
+    "pretrain_gpt.py",
+    "tools/preprocess_data.py",
+    "core/transformer/transformer_config.py",
+}  # of other programs
 
 
 def documented(path: Path) -> Iterator[tuple[ast.AST, str]]:

@@ -44,6 +44,7 @@ TABLES = (
     "specs/hardware/device_rates.py",  # the key `rows` of a fit: of its table
     "specs/workload/samples.py",
     "specs/workload/stream_sources.py",
+    "targets/",  # of the table of a program: a field and its arguments
 )
 # Where a row is a line of a matrix or tensor, whose first dimension is mostly tokens.
 TENSORS = (

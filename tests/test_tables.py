@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from planner import export, files, hf, pipeline, scoring, strategies, targets
 from planner.cli import app as cli
+from planner.cli import options as cli_options
 from planner.cli.verbs import export as cli_export
 from planner.costs import objective
 from planner.costs.layout_columns import LayoutColumns
@@ -54,7 +55,7 @@ TABLES: dict[str, tuple[dict[str, Any], tuple[types.ModuleType, ...]]] = {  # an
     "FAMILIES": (hf.FAMILIES, (hf, decoders)),
     "OBJECTIVES": (objective.OBJECTIVES, (objective,)),
     "NETWORKS": (model_build.NETWORKS, (model_build, specs_decoder)),
-    "VERBS": (cli.VERBS, (cli_export,)),
+    "VERBS": (cli.VERBS, (cli_export, cli_options)),
 }
 
 
@@ -174,7 +175,8 @@ def test_a_program_that_trains(added, tmp_path):
     added("own")
     job, lines = tmp_path / "job.yaml", tmp_path / "own.txt"
     text = "format: planner.job/1\nname: own\nmodel: llama-3-8b\ncluster: h100x64\nsoftware: any\n"
-    text += "workload: {lengths: 4096, batch_rows: 64}\nfix: {layouts: {llm: {tp: 2, zero: 0, overlap: [], micro_batch: 2}}}\n"
+    text += "workload: {lengths: 4096, batch_rows: 64}\n"
+    text += "fix: {layouts: {llm: {tp: 2, zero: 0, overlap: [], micro_batch: 2}}}\n"
     job.write_text(text)
     planner("export", job, "--to", "own", "-o", lines)
     assert "width: 2\n" in lines.read_text() and "replicas" not in lines.read_text()

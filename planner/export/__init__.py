@@ -32,7 +32,7 @@ OrderReader = Callable[[str, Plan, str], PipelineOrders]  # a text, for a plan; 
 
 
 def schedule(plan: Plan, version: str) -> tuple[str, tuple[int, ...]]:
-    """torch's schedule, which has one form. Raises InputError."""
+    """The schedule of torch, which has one form. Raises InputError."""
     if version:
         raise InputError("torch-csv has no versions", where="--version", fix="leave it out")
     return to_csv(plan)

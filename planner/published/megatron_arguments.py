@@ -1,16 +1,24 @@
-"""Megatron command-line arguments among a published record's other settings, and what they state of its model."""
+"""Megatron's arguments among a published record's other settings, and what they state of its model.
+
+Which argument means what stands in its table (planner/targets); here is how records write them.
+"""
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from planner.published.record_files import PublishedRecord
-from planner.specs.base import with_fields
+from planner.errors import InputError
+from planner.published.record_files import PublishedRecord, UnusableRecord
+from planner.specs.base import spec_of, with_fields
 from planner.specs.layers.components import Experts, LatentAttentionShape
+from planner.targets import GPT2_TOKENS, VOCAB_MULTIPLE, Stated, gated_ffn, megatron_fields, padded_vocab
 
 ARGUMENT_PATTERN = re.compile(r"\s*-{0,2}([a-z][a-z0-9-]{2,60})\s*=\s*([^;]*)")
-GPT2_TOKENS, VOCAB_MULTIPLE = 50257, 128  # of Megatron's usual tokenizer; times tp (its --make-vocab-size-divisible-by)
+SWITCHED: Mapping[str, tuple[str, ...]] = {"true": (), "1": ()}  # as records write arguments without a value
+OFF = ("false", "0", "none", "")
+LATENT, EXPERTS = "module.latent.", "module.moe."
+STYLE = ("gated", "norm", "bias", "qk_norm", "tied", "head_dim")  # fields of a decoder that they change
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +32,23 @@ class MegatronArguments:
 
     def is_set(self, name: str) -> bool:
         """Whether a boolean argument is set."""
-        return self.values.get(name, "").strip().lower() in ("true", "1")
+        return self.values.get(name, "").strip().lower() in SWITCHED
 
     def positive_integer(self, name: str) -> int | None:
         """A positive integer; None where the argument is absent or no such number."""
         text = self.values.get(name, "").strip()
         return int(text) if re.fullmatch(r"[1-9][0-9]{0,8}", text) else None
+
+    def stated(self, known: Mapping[str, Any]) -> dict[str, Any]:
+        """Fields of a launch that the arguments state, by their paths, beside those that are known. Raises
+        UnusableRecord.
+        """
+        kept = {name: text.strip() for name, text in self.values.items() if text.strip().lower() not in OFF}
+        values = {f"--{name}": SWITCHED.get(text.lower(), tuple(text.split())) for name, text in kept.items()}
+        try:
+            return megatron_fields(Stated(values), known)
+        except InputError as error:
+            raise UnusableRecord("impossible figures", f"{error.where}: {error.message}") from error
 
     @property
     def topk(self) -> int | None:
@@ -47,46 +66,33 @@ class MegatronArguments:
         """Rows of the embedding, padded to a multiple on each of tp's ranks; GPT-2's vocabulary by default."""
         if not self.values:
             return stated
-        multiple = (self.positive_integer("make-vocab-size-divisible-by") or VOCAB_MULTIPLE) * tp
-        tokens = stated or self.positive_integer("vocab-size") or GPT2_TOKENS
-        return -(-tokens // multiple) * multiple
+        multiple = self.positive_integer("make-vocab-size-divisible-by") or VOCAB_MULTIPLE
+        return padded_vocab(stated or self.positive_integer("vocab-size") or GPT2_TOKENS, multiple, tp)
 
     def gated_ffn(self, hidden: int) -> int | None:
-        """Megatron's width of a gated MLP where none is given: two thirds of 4·hidden, in multiples of 64."""
-        return int(4 * hidden * 2 / 3 / 64) * 64 if self.is_set("swiglu") else None
+        """The width of a gated MLP where none is given; None where it is not gated."""
+        return gated_ffn(hidden) if self.is_set("swiglu") else None
 
     def decoder_fields(self, gpt: bool) -> dict[str, Any]:
-        """Stated fields of a `Decoder`; `gpt`: the family's defaults are GPT's, so that arguments switch to others."""
-        fields: dict[str, Any] = {}
-        if not self.values:
-            return fields
-        fields |= {"gated": True} if self.is_set("swiglu") else {}
-        fields |= {"norm": "rms"} if self.values.get("normalization") == "RMSNorm" else {}
-        fields |= {"bias": "none"} if self.is_set("disable-bias-linear") else {}
-        fields |= {"qk_norm": True} if self.is_set("qk-layernorm") else {}
-        fields |= {"tied": False} if self.is_set("untie-embeddings-and-output-weights") else {}
+        """Stated fields of a `Decoder`; `gpt`: the family's defaults are GPT's, so that arguments switch to others.
+        Raises UnusableRecord.
+        """
+        found = self.stated({"module.hidden": 1, "module.heads": 1})
+        fields = {name: found[f"module.{name}"] for name in STYLE if f"module.{name}" in found}
         rotary = self.values.get("position-embedding-type") in ("rope", "yarn", "none")
         rotary |= any(name.startswith("rotary-") or name == "no-rope-fusion" for name in self.values)
         fields |= {"positions": "rope"} if gpt and rotary else {}
-        fields |= {"head_dim": self.positive_integer("kv-channels")} if self.positive_integer("kv-channels") else {}
-        fields |= {"latent": self.latent_attention()} if self.is_set("multi-latent-attention") else {}
-        return fields
+        latent = {name.removeprefix(LATENT): value for name, value in found.items() if name.startswith(LATENT)}
+        return fields | ({"latent": spec_of(LatentAttentionShape, latent)} if latent else {})
 
-    def latent_attention(self) -> LatentAttentionShape:
-        """Latent attention; defaults of Megatron-Core's MLATransformerConfig: DeepSeek-V2's but for the query rank."""
-        return LatentAttentionShape(
-            q_rank=self.positive_integer("q-lora-rank") or 0,
-            kv_rank=self.positive_integer("kv-lora-rank") or 512,
-            rope_dim=self.positive_integer("qk-pos-emb-head-dim") or 64,
-            nope_dim=self.positive_integer("qk-head-dim") or 128,
-            value_dim=self.positive_integer("v-head-dim") or 128,
-        )
-
-    def with_stated_experts(self, moe: Experts) -> Experts:
-        """`moe` with the shared expert's width and the number of leading dense layers that are stated."""
-        shared = self.positive_integer("moe-shared-expert-intermediate-size") or 0
-        dense = re.match(r"\(?\[0\]\s*\*\s*(\d{1,4})\s*\+", self.values.get("moe-layer-freq", ""))
-        return with_fields(moe, shared_ffn=shared, dense_layers=int(dense[1]) if dense else 0)
+    def with_stated_experts(self, moe: Experts, layers: int) -> Experts:
+        """`moe` with the shared expert's width and the layers that have no experts, where these are stated. Raises
+        UnusableRecord.
+        """
+        known = {"module.moe.experts": moe.experts, "module.moe.topk": moe.topk, "module.layers": layers}
+        found = self.stated(known | {"module.hidden": 1, "module.heads": 1, "module.ffn": moe.ffn})
+        names = ("shared_ffn", "dense_layers", "every")
+        return with_fields(moe, **{name: found[f"{EXPERTS}{name}"] for name in names if f"{EXPERTS}{name}" in found})
 
 
 def arguments_of(record: PublishedRecord) -> MegatronArguments:

@@ -130,7 +130,8 @@ def model_from_columns(record: PublishedRecord) -> TrainedModel:
         if not topk:
             raise UnusableRecord("shape of the model not stated", "topk")
         fields["moe"] = stated_arguments.with_stated_experts(
-            Experts(experts=experts, topk=min(topk, experts), ffn=stated_arguments.expert_ffn or width)
+            Experts(experts=experts, topk=min(topk, experts), ffn=stated_arguments.expert_ffn or width),
+            record.count("layers") or 1,
         )
     fields |= {"layers": record.count("layers"), "hidden": hidden, "heads": record.count("heads"), "ffn": width}
     tokens = stated_arguments.padded_vocab(record.count("vocab"), record.count("tp") or 1)

@@ -1,9 +1,9 @@
 """The base class of all structs in files, in which fields two of them differ, and small types that several use."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeVar, get_type_hints
 
 import msgspec
 
@@ -53,6 +53,24 @@ def with_fields(spec: S, **fields: Any) -> S:
     except ValueError as error:
         message, _, fix = str(error).partition(" | ")
         raise InputError(message, fix=fix) from error
+
+
+def spec_of(kind: type[S], fields: Mapping[str, Any]) -> S:
+    """Return a spec of plain values, which are checked as a file's are. Raises InputError where they exclude each other
+    or are out of their limits.
+    """
+    for name, expected in get_type_hints(kind, include_extras=True).items():
+        if name in fields and not isinstance(fields[name], Spec | tuple | dict):
+            try:
+                msgspec.convert(fields[name], expected)
+            except msgspec.ValidationError as error:
+                told = str(error).replace("Expected", "expected")
+                raise InputError(f"{name} is {fields[name]}: {told}", fix="another value") from error
+    try:
+        return kind(**fields)
+    except (ValueError, TypeError) as error:
+        message, _, fix = str(error).partition(" | ")
+        raise InputError(message, fix=fix or "other values") from error
 
 
 def share_of(text: str, where: str) -> float:

@@ -1,12 +1,13 @@
-"""What other programs are told to train with: of each a table, fields of a launch ↔ its arguments, and its files"""
+"""What other programs are told to train with: of each a table, fields of a launch ↔ its arguments, and its files."""
 
 from planner.targets.accelerate import ACCELERATE
 from planner.targets.deepspeed import DEEPSPEED
 from planner.targets.launch import Launch, blackwell, canonical, fields_of
 from planner.targets.launch_command import LaunchCommand
 from planner.targets.launchers import LAUNCHERS, Started, runtime_script, starting
-from planner.targets.megatron_script import MEGATRON
-from planner.targets.rows import Said
+from planner.targets.megatron_layers import GPT2_TOKENS, VOCAB_MULTIPLE, gated_ffn, padded_vocab
+from planner.targets.megatron_script import MEGATRON, megatron_fields
+from planner.targets.rows import Stated
 from planner.targets.target import (
     ReadLaunch,
     Target,
@@ -22,13 +23,15 @@ from planner.targets.torchtitan_files import TORCHTITAN
 TARGETS: dict[str, Target] = {each.name: each for each in (MEGATRON, TORCHTITAN, DEEPSPEED, ACCELERATE)}
 
 __all__ = [
+    "GPT2_TOKENS",
     "LAUNCHERS",
     "TARGETS",
+    "VOCAB_MULTIPLE",
     "Launch",
     "LaunchCommand",
     "ReadLaunch",
-    "Said",
     "Started",
+    "Stated",
     "Target",
     "WrittenLaunch",
     "arguments_of",
@@ -36,7 +39,10 @@ __all__ = [
     "canonical",
     "chosen_version",
     "fields_of",
+    "gated_ffn",
     "located",
+    "megatron_fields",
+    "padded_vocab",
     "read_target",
     "runtime_script",
     "starting",

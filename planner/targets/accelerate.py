@@ -10,7 +10,7 @@ from planner.targets.asked_rows import MODEL, TOKENS, asked, what_the_script_has
 from planner.targets.keyed_file import is_true, named, nested, only, read_yaml
 from planner.targets.launch_command import LaunchCommand
 from planner.targets.launchers import ConfigFile
-from planner.targets.rows import Arguments, Fields, Row, Said
+from planner.targets.rows import Arguments, Fields, Row, Stated
 from planner.targets.target import Target, WrittenLaunch
 
 MESH, FSDP = "parallelism_config.parallelism_config_", "fsdp_config.fsdp_"
@@ -44,11 +44,11 @@ def write_ranks(fields: Fields) -> Arguments:
     return {"num_machines": (str(nodes),), "num_processes": (str(fields["ranks"]),)}
 
 
-def read_ranks(said: Said, fields: Fields) -> Fields:
+def read_ranks(stated: Stated, fields: Fields) -> Fields:
     """Raises InputError where the file starts other ranks than --gpus says."""
-    if "num_processes" in said and said.integer("num_processes") != fields["ranks"]:
-        told = said.one("num_processes")
-        raise said.error("num_processes", f"it starts {told} ranks, not {fields['ranks']}", f"--gpus {told}xh100")
+    if "num_processes" in stated and stated.integer("num_processes") != fields["ranks"]:
+        told = stated.one("num_processes")
+        raise stated.error("num_processes", f"it starts {told} ranks, not {fields['ranks']}", f"--gpus {told}xh100")
     return {}
 
 
@@ -59,21 +59,21 @@ def write_mesh(fields: Fields) -> Arguments:
     return {key: (str(size),) for key, size in sizes.items()} | {RESHARD: (str(zero == 3).lower(),)}
 
 
-def read_mesh(said: Said, fields: Fields) -> Fields:
+def read_mesh(stated: Stated, fields: Fields) -> Fields:
     """Without a mesh, all ranks are one of shards. Raises InputError where sizes do not make the ranks."""
-    alone = not any(each in said for each in (REPLICATE, SHARD, TP, CP))
-    tp, cp, replicate = said.integer(TP, 1), said.integer(CP, 1), said.integer(REPLICATE, 1)
-    shard = said.integer(SHARD, fields["ranks"] if alone else 1)
+    alone = not any(each in stated for each in (REPLICATE, SHARD, TP, CP))
+    tp, cp, replicate = stated.integer(TP, 1), stated.integer(CP, 1), stated.integer(REPLICATE, 1)
+    shard = stated.integer(SHARD, fields["ranks"] if alone else 1)
     if tp * cp * replicate * shard != fields["ranks"]:
         text = f"replicate {replicate} · shard {shard} · cp {cp} · tp {tp} are no {fields['ranks']} ranks"
-        raise said.error(next(each for each in (SHARD, TP, CP, REPLICATE) if each in said), text, "sizes that are")
+        raise stated.error(next(each for each in (SHARD, TP, CP, REPLICATE) if each in stated), text, "sizes that are")
     own = {"layout.tp": tp, "layout.cp": cp, "layout.ulysses": 1}
     if shard * cp == 1 and replicate > 1:
-        raise said.error(REPLICATE, "replicas without shards are no FSDP", f"{SHARD}: {replicate}, {REPLICATE}: 1")
+        raise stated.error(REPLICATE, "replicas without shards are no FSDP", f"{SHARD}: {replicate}, {REPLICATE}: 1")
     if shard * cp == 1:
         return own | {"layout.zero": 0, "layout.dp": replicate, "layout.replica": 1}
     return own | {
-        "layout.zero": 3 if is_true(said, RESHARD, True) else 2,
+        "layout.zero": 3 if is_true(stated, RESHARD, True) else 2,
         "layout.dp": shard,
         "layout.replica": replicate,
     }
@@ -83,33 +83,33 @@ def write_recompute(fields: Fields) -> Arguments:
     return {RECOMPUTE: (str(fields["layout.recompute"] == "full").lower(),)}
 
 
-def read_recompute(said: Said, fields: Fields) -> Fields:
-    return {"layout.recompute": "full" if is_true(said, RECOMPUTE, False) else "none"}
+def read_recompute(stated: Stated, fields: Fields) -> Fields:
+    return {"layout.recompute": "full" if is_true(stated, RECOMPUTE, False) else "none"}
 
 
 def write_dtype(fields: Fields) -> Arguments:
     return {"mixed_precision": (DTYPES.get(fields["layout.dtype"], "bf16"),)}
 
 
-def read_dtype(said: Said, fields: Fields) -> Fields:
-    kind = said.choice("mixed_precision", ("no", "false", "bf16", "fp16"), "no")
+def read_dtype(stated: Stated, fields: Fields) -> Fields:
+    kind = stated.choice("mixed_precision", ("no", "false", "bf16", "fp16"), "no")
     if kind == "fp16":
-        said.defaults["mixed_precision"] = "fp16; priced as bf16, at the same rates"
+        stated.defaults["mixed_precision"] = "fp16; priced as bf16, at the same rates"
     return {"layout.dtype": "float32" if kind in ("no", "false") else "bf16"}
 
 
-def read_fixed(said: Said, fields: Fields) -> Fields:
+def read_fixed(stated: Stated, fields: Fields) -> Fields:
     """Raises InputError for another kind of training, or another version of FSDP."""
-    said.choice("distributed_type", FIXED["distributed_type"])
+    stated.choice("distributed_type", FIXED["distributed_type"])
     for key in ("compute_environment", f"{FSDP}version", f"{FSDP}offload_params"):
-        said.choice(key, FIXED[key], "1" if key.endswith("version") else FIXED[key][0])
+        stated.choice(key, FIXED[key], "1" if key.endswith("version") else FIXED[key][0])
     return {}
 
 
 ROWS: tuple[Row, ...] = (
     MODEL, TOKENS,
-    asked("layout.micro_batch", "micro_batch_size", "1", Said.integer),
-    asked("sequences", "batch_size", "512", Said.integer),
+    asked("layout.micro_batch", "micro_batch_size", "1", Stated.integer),
+    asked("sequences", "batch_size", "512", Stated.integer),
     Row((), ("num_machines", "num_processes"), (), write_ranks, read_ranks),
     Row(
         ("layout.tp", "layout.cp", "layout.zero", "layout.dp", "layout.replica"),

@@ -11,39 +11,39 @@ from planner.specs import library
 from planner.specs.layers import Decoder
 from planner.specs.model import Model
 from planner.targets.launch import Launch
-from planner.targets.rows import Fields, Row, Said
+from planner.targets.rows import Fields, Row, Stated
 
 WORDS = ("none", "selective", "full")
 
 
-def asked(field: str, name: str, example: str, value: Callable[[Said, str], Any], default: str = "") -> Row:
+def asked(field: str, name: str, example: str, value: Callable[[Stated, str], Any], default: str = "") -> Row:
     """A field that `--set name=example` gives; without a default it has to."""
 
-    def read(said: Said, fields: Fields) -> Fields:
+    def read(stated: Stated, fields: Fields) -> Fields:
         if field in fields:
             return {}
-        if name not in said and not default:
+        if name not in stated and not default:
             message = f"the file does not say {name}, which the training script has"
-            raise InputError(message, where=said.file, fix=f"--set {name}={example}")
-        if name not in said:
-            said.defaults[name] = default
-        return {field: value(said, name) if name in said else value(Said({name: (default,)}), name)}
+            raise InputError(message, where=stated.file, fix=f"--set {name}={example}")
+        if name not in stated:
+            stated.defaults[name] = default
+        return {field: value(stated, name) if name in stated else value(Stated({name: (default,)}), name)}
 
     return Row((field,), (name,), (), lambda fields: {}, read)
 
 
-def module_of(said: Said, name: str) -> Decoder:
+def module_of(stated: Stated, name: str) -> Decoder:
     """The decoder of a model file, by name or path. Raises InputError."""
-    found = library.read_named(said.one(name), Model)[0].modules.values()
-    decoders = [module for module in found if isinstance(module, Decoder)]
+    found = library.read_named(stated.one(name), Model)[0].modules.values()
+    decoders = [module for module in found if type(module) is Decoder]
     if len(decoders) != 1:
-        raise said.error(name, f"it has {len(decoders)} decoders", "a model of one")
+        raise stated.error(name, f"it has {len(decoders)} decoders", "a model of one")
     return decoders[0]
 
 
 MODEL = asked("module", "model", "llama-3-8b", module_of)
-TOKENS = asked("tokens", "seq_length", "8192", Said.integer)
-RECOMPUTE = asked("layout.recompute", "recompute", "full", lambda said, name: said.choice(name, WORDS), "none")
+TOKENS = asked("tokens", "seq_length", "8192", Stated.integer)
+RECOMPUTE = asked("layout.recompute", "recompute", "full", lambda stated, name: stated.choice(name, WORDS), "none")
 
 
 def what_the_script_has(launch: Launch, more: str = "") -> str:

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from planner.files import json_text
 from planner.specs.layers import Decoder
 from planner.targets.asked_rows import MODEL, RECOMPUTE, TOKENS, asked, what_the_script_has
-from planner.targets.keyed_file import is_true, named, nested, only, read_yaml, stated
+from planner.targets.keyed_file import always, is_true, named, nested, only, read_yaml
 from planner.targets.launch_command import LaunchCommand
 from planner.targets.launchers import ConfigFile
-from planner.targets.rows import Arguments, Fields, Row, Said
+from planner.targets.rows import Arguments, Fields, Row, Stated
 from planner.targets.target import Target, WrittenLaunch
 
 TP, SP, STAGE = "tensor_parallel.autotp_size", "sequence_parallel_size", "zero_optimization.stage"
@@ -44,20 +44,24 @@ OTHER = (
 )  # fmt: skip
 
 
-def read_context(said: Said, fields: Fields) -> Fields:
+def read_context(stated: Stated, fields: Fields) -> Fields:
     """Sequences are sharded by heads alone."""
-    size = said.integer(SP, 1)
+    size = stated.integer(SP, 1)
     return {"layout.cp": size, "layout.ulysses": size}
 
 
-def read_zero(said: Said, fields: Fields) -> Fields:
+def read_zero(stated: Stated, fields: Fields) -> Fields:
     """The data-parallel ranks are what is left. Raises InputError where the degrees do not divide the ranks."""
     tp, cp, pp = (fields[f"layout.{name}"] for name in ("tp", "cp", "pp"))
     if not tp * cp * pp or fields["ranks"] % (tp * cp * pp):
         message = f"tp {tp} · sp {cp} · {pp} stages do not divide {fields['ranks']} ranks"
-        named_first = next((each for each in (TP, SP, "pipeline_stages") if each in said), TP)
-        raise said.error(named_first, message, "other degrees, or another --gpus")
-    return {"layout.zero": said.integer(STAGE, 0), "layout.dp": fields["ranks"] // (tp * cp * pp), "layout.replica": 1}
+        named_first = next((each for each in (TP, SP, "pipeline_stages") if each in stated), TP)
+        raise stated.error(named_first, message, "other degrees, or another --gpus")
+    return {
+        "layout.zero": stated.integer(STAGE, 0),
+        "layout.dp": fields["ranks"] // (tp * cp * pp),
+        "layout.replica": 1,
+    }
 
 
 def write_dtype(fields: Fields) -> Arguments:
@@ -66,15 +70,15 @@ def write_dtype(fields: Fields) -> Arguments:
     return own | {SENT: (SENT_AS[fields["layout.gradients"]],)}
 
 
-def read_dtype(said: Said, fields: Fields) -> Fields:
-    half = is_true(said, FP16, False) if FP16 in said else False
-    if half and is_true(said, BF16, False):
-        raise said.error(FP16, "bf16 and fp16 exclude each other", f"leave out {FP16}")
-    mixed = half or is_true(said, BF16, False)
+def read_dtype(stated: Stated, fields: Fields) -> Fields:
+    half = is_true(stated, FP16, False) if FP16 in stated else False
+    if half and is_true(stated, BF16, False):
+        raise stated.error(FP16, "bf16 and fp16 exclude each other", f"leave out {FP16}")
+    mixed = half or is_true(stated, BF16, False)
     if half:
-        said.defaults[FP16] = "true; priced as bf16, at the same rates"
+        stated.defaults[FP16] = "true; priced as bf16, at the same rates"
     usual = "bf16" if mixed else "fp32"
-    sent = {own: name for name, own in SENT_AS.items()}[said.choice(SENT, SENT_AS.values(), usual)]
+    sent = {own: name for name, own in SENT_AS.items()}[stated.choice(SENT, SENT_AS.values(), usual)]
     return {"layout.dtype": "bf16" if mixed else "float32", "layout.gradients": sent}
 
 
@@ -84,25 +88,25 @@ def write_batch(fields: Fields) -> Arguments:
     return {TRAIN: (str(fields["sequences"]),), MICRO: (str(micro),), ACCUMULATED: (str(steps),)}
 
 
-def read_batch(said: Said, fields: Fields) -> Fields:
+def read_batch(stated: Stated, fields: Fields) -> Fields:
     """One of the three follows from the others. Raises InputError where they differ."""
     dp = fields["layout.dp"]
-    told = {key: said.integer(key) for key in (TRAIN, MICRO, ACCUMULATED) if key in said}
+    told = {key: stated.integer(key) for key in (TRAIN, MICRO, ACCUMULATED) if key in stated}
     if TRAIN not in told and MICRO not in told:
-        raise said.error(TRAIN, "the batch is not said", f"add {TRAIN} or {MICRO}")
+        raise stated.error(TRAIN, "the batch is not said", f"add {TRAIN} or {MICRO}")
     steps = told.get(ACCUMULATED) or (told[TRAIN] // (told[MICRO] * dp) if len(told) == 2 and told.get(MICRO) else 1)
     micro = told.get(MICRO) or told[TRAIN] // (dp * steps)
     total = told.get(TRAIN, micro * steps * dp)
     if not total or total != micro * steps * dp:
         message = f"{total} sequences are not micro-batch {micro} · {steps} steps · {dp} replicas"
-        raise said.error(TRAIN if TRAIN in told else MICRO, message, f"{TRAIN}: {micro * steps * dp}")
+        raise stated.error(TRAIN if TRAIN in told else MICRO, message, f"{TRAIN}: {micro * steps * dp}")
     return {"layout.micro_batch": micro, "sequences": total}
 
 
 ROWS: tuple[Row, ...] = (
     MODEL, TOKENS, RECOMPUTE,
-    asked("layout.pp", "pipeline_stages", "4", Said.integer, "1"),
-    stated("layout.tp", TP, 1),
+    asked("layout.pp", "pipeline_stages", "4", Stated.integer, "1"),
+    always("layout.tp", TP, 1),
     Row(("layout.cp",), (SP,), (), lambda fields: {SP: (str(fields["layout.cp"]),)}, read_context),
     Row(("layout.zero", "layout.dp"), (STAGE,), (), lambda f: {STAGE: (str(f["layout.zero"]),)}, read_zero),
     Row(("layout.dtype", "layout.gradients"), (BF16, FP16, SENT), (), write_dtype, read_dtype),

@@ -9,21 +9,21 @@ from typing import Any
 
 from planner import files
 from planner.errors import InputError
-from planner.targets.rows import Arguments, Default, Fields, Row, Said
+from planner.targets.rows import Arguments, Default, Fields, Row, Stated
 
 PLAIN = re.compile(r"-?[0-9]+|true|false")
 
 
-def stated(name: str, key: str, default: Default, kind: type = int) -> Row:
+def always(name: str, key: str, default: Default, kind: type = int) -> Row:
     """A field that is a number or a truth, written whatever it is; where nobody says it, the default."""
 
     def write(fields: Fields) -> Arguments:
         return {key: (str(fields[name]).lower(),)}
 
-    def read(said: Said, fields: Fields) -> Fields:
+    def read(stated: Stated, fields: Fields) -> Fields:
         if kind is bool:
-            return {name: is_true(said, key, default)}
-        return {name: said.integer(key, default)}
+            return {name: is_true(stated, key, default)}
+        return {name: stated.integer(key, default)}
 
     return Row((name,), (key,), (), write, read)
 
@@ -31,9 +31,9 @@ def stated(name: str, key: str, default: Default, kind: type = int) -> Row:
 def only(key: str, *values: str) -> Row:
     """A setting of which plans know these values alone, all the same to them. Any other is refused."""
 
-    def read(said: Said, fields: Fields) -> Fields:
-        if key in said:
-            said.choice(key, values)
+    def read(stated: Stated, fields: Fields) -> Fields:
+        if key in stated:
+            stated.choice(key, values)
         return {}
 
     return Row((), (key,), (), lambda fields: {}, read)
@@ -44,17 +44,17 @@ def named(section: str, words: str) -> frozenset[str]:
     return frozenset(f"{section}{word}" for word in words.split())
 
 
-def is_true(said: Said, key: str, default: bool) -> bool:
+def is_true(stated: Stated, key: str, default: bool) -> bool:
     """Whether a setting is true. Raises InputError where it is neither."""
-    return said.choice(key, ("true", "false"), str(default).lower()) == "true"
+    return stated.choice(key, ("true", "false"), str(default).lower()) == "true"
 
 
-def said_settings(content: Any, places: Mapping[str, int], name: str, given: Mapping[str, str]) -> Said:
+def stated_settings(content: Any, places: Mapping[str, int], name: str, given: Mapping[str, str]) -> Stated:
     """The settings of a file's content, and those that are given beside it; one that begins with `$` is a hole."""
     values = {key: (value,) for key, value in given.items()} | dict(flat(content))
     holes = {key: (own[0][1:], "is left to who runs it") for key, own in values.items() if own and own[0][:1] == "$"}
     lines = {key: f"{name}:{places.get(key, 1)}" for key in values if key not in given}
-    return Said(values, lines, name, holes)
+    return Stated(values, lines, name, holes)
 
 
 def flat(content: Any, path: str = "") -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -73,18 +73,18 @@ def text_of(value: Any) -> str:
     return "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def read_toml(text: str, name: str, given: Mapping[str, str]) -> Said:
+def read_toml(text: str, name: str, given: Mapping[str, str]) -> Stated:
     """The settings of a TOML file. Raises InputError."""
-    return said_settings(*files.load_toml(text, name), name, given)
+    return stated_settings(*files.load_toml(text, name), name, given)
 
 
-def read_yaml(text: str, name: str, given: Mapping[str, str]) -> Said:
+def read_yaml(text: str, name: str, given: Mapping[str, str]) -> Stated:
     """The settings of a YAML or JSON file. Raises InputError."""
     content, positions = files.load_yaml(text, name)
     if not isinstance(content, dict):
         raise InputError("it is no mapping of settings", where=name, fix="key: value, and so on")
     places = {".".join(map(str, path)): line for path, (line, _) in positions.items()}
-    return said_settings(content, places, name, given)
+    return stated_settings(content, places, name, given)
 
 
 def nested(arguments: Arguments, lists: Mapping[str, int]) -> dict[str, Any]:

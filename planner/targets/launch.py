@@ -1,13 +1,10 @@
 """What a program is told to start, whatever the program: a module, its layout, and the step."""
 
-from typing import Any, get_type_hints
+from typing import Any
 
-import msgspec
-
-from planner.errors import InputError
 from planner.plan.mesh.even_stages import even_stages
 from planner.plan.plan_file import Layout
-from planner.specs.base import Count, Layers, RankCount, Ranks, Spec, with_fields
+from planner.specs.base import Count, Layers, RankCount, Ranks, Spec, spec_of, with_fields
 from planner.specs.layers import Decoder, Module
 from planner.specs.layers.components import Experts, LatentAttentionShape, StateSpace
 from planner.specs.layers.head_widths import head_dim, kv_heads
@@ -58,22 +55,9 @@ def launch_of(fields: dict[str, Any]) -> Launch:
     for path, kind in NESTED.items():
         own = {name.removeprefix(f"{path}."): left.pop(name) for name in [*left] if name.startswith(f"{path}.")}
         if own:
-            left[path] = built(kind, own)
-    launch: Launch = built(Launch, left)
+            left[path] = spec_of(kind, own)
+    launch: Launch = spec_of(Launch, left)
     return launch
-
-
-def built(kind: type[Spec], fields: dict[str, Any]) -> Any:
-    """A spec of these fields, checked as a file's. Raises InputError."""
-    try:
-        spec = kind(**fields)
-        for name, expected in get_type_hints(kind, include_extras=True).items():
-            if name in fields and not isinstance(fields[name], Spec | tuple | dict):
-                msgspec.convert(fields[name], expected)
-        return spec
-    except (ValueError, TypeError, msgspec.ValidationError) as error:
-        message, _, fix = str(error).partition(" | ")
-        raise InputError(message, fix=fix or "other values") from error
 
 
 def canonical(launch: Launch) -> Launch:

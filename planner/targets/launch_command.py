@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from planner import files
 from planner.errors import InputError
-from planner.targets.rows import Said
-from planner.targets.shell_words import Shell, Word, commands
+from planner.targets.rows import Stated
+from planner.targets.shell_words import HOLE, Shell, Word, commands
 
 LAUNCHERS = re.compile(r"(.*/)?(torchrun|torch\.distributed\.(run|launch))")
 RANKS = {"--nproc-per-node": 1, "--nproc_per_node": 1, "--nnodes": 0}
@@ -19,7 +19,7 @@ class LaunchCommand(NamedTuple):
     """What is started, the arguments that it is given, and the ranks that its launcher starts, if it says so."""
 
     program: str
-    said: Said
+    stated: Stated
     ranks: int | None
 
 
@@ -72,8 +72,8 @@ def launch_of(words: list[Word], shell: Shell, switches: Collection[str]) -> Lau
         raise missing(hidden, shell, "which program it starts")
     values, places = arguments_of(words[at + 1 :], shell, switches)
     unknown = {name: shell.holes(" ".join(texts))[:1] for name, texts in values.items()}
-    said = Said(values, places, shell.name, {name: holes[0] for name, holes in unknown.items() if holes})
-    return LaunchCommand(words[at].text, said, launched_ranks(words[:at]))
+    stated = Stated(values, places, shell.name, {name: holes[0] for name, holes in unknown.items() if holes})
+    return LaunchCommand(re.sub(f"{HOLE}[0-9]*{HOLE}", "…", words[at].text), stated, launched_ranks(words[:at]))
 
 
 def launched_ranks(words: list[Word]) -> int | None:
@@ -130,4 +130,4 @@ def read_yaml(text: str, name: str) -> LaunchCommand:
     if not values:
         raise InputError("no arguments: `--num-layers: 12`, and so on", where=name, fix=f"a mapping, under {YAML_KEY}")
     places = {key: f"{name}:{positions.get((*under, key), (1, 1))[0]}" for key in values}
-    return LaunchCommand("pretrain_gpt.py", Said(values, places, name), None)
+    return LaunchCommand("pretrain_gpt.py", Stated(values, places, name), None)

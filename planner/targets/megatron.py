@@ -3,9 +3,11 @@ each other. What each means, and its default, is of megatron-core 0.19.2 (megatr
 core/transformer/transformer_config.py).
 """
 
+from math import prod
+
 from planner.targets.megatron_layers import EXPERT_ROWS, MODULE_ROWS, VOCAB_ROW, has_experts
 from planner.targets.megatron_stages import PIPELINE_ROW, RECOMPUTE_ROW
-from planner.targets.rows import Arguments, Fields, Row, Said, number, switch
+from planner.targets.rows import Arguments, Fields, Row, Stated, number, switch, switches
 
 SOFTWARE = "megatron"  # whose knobs say which layouts it can launch
 VERSIONS = ("0.19", "0.18", "0.17", "0.16", "0.15", "0.14", "0.13", "0.12", "0.11", "0.10", "0.9")
@@ -24,6 +26,19 @@ SINCE = {  # the version that first has an argument, where that is none of the f
 ORDERS = ("tp-cp-dp-replica-pp", "tp-cp-pp-dp-replica")  # the second by --use-tp-pp-dp-mapping
 FSDP = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}  # ZeRO stages of Megatron-FSDP
 DISPATCHERS = {"all_to_all": "alltoall", "node_level": "flex", "all_gather": "allgather"}
+TP_OVERLAP, EP_OVERLAP = "--tp-comm-overlap", "--overlap-moe-expert-parallel-comm"
+OVERLAPPED: dict[tuple[str, ...], tuple[str, ...]] = {
+    (): (),
+    ("tp",): (TP_OVERLAP,),
+    ("ep",): (EP_OVERLAP,),
+    ("ep", "tp"): (TP_OVERLAP, EP_OVERLAP),
+}
+DEGREES = {  # in the order in which they are blamed
+    "tp": "--tensor-model-parallel-size",
+    "pp": "--pipeline-model-parallel-size",
+    "cp": "--context-parallel-size",
+    "replica": "--num-distributed-optimizer-instances",
+}
 FP16_IS_BF16 = "bf16, at whose rates fp16 is priced"
 
 
@@ -43,15 +58,15 @@ def write_context(fields: Fields) -> Arguments:
     return {"--cp-comm-type": ("a2a+p2p",), "--hierarchical-context-parallel-sizes": sizes}
 
 
-def read_context(said: Said, fields: Fields) -> Fields:
+def read_context(stated: Stated, fields: Fields) -> Fields:
     """`all_gather` is a ring whose keys and values come at once. The help calls it `allgather`, which fails later."""
-    kind = said.choice("--cp-comm-type", ("p2p", "all_gather", "a2a", "a2a+p2p"), "p2p")
+    kind = stated.choice("--cp-comm-type", ("p2p", "all_gather", "a2a", "a2a+p2p"), "p2p")
     cp = fields["layout.cp"]
     if kind != "a2a+p2p":
         return {"layout.ulysses": cp if kind == "a2a" else 1}
-    sizes = said.many("--hierarchical-context-parallel-sizes")
+    sizes = stated.many("--hierarchical-context-parallel-sizes")
     if len(sizes) != 2 or not all(size.isdigit() for size in sizes) or int(sizes[0]) * int(sizes[1]) != cp:
-        raise said.error("--cp-comm-type", f"a2a+p2p needs two sizes with the product {cp}", "all-to-all, then ring")
+        raise stated.error("--cp-comm-type", f"a2a+p2p needs two sizes with the product {cp}", "all-to-all, then ring")
     return {"layout.ulysses": int(sizes[0])}
 
 
@@ -66,41 +81,34 @@ def write_sharding(fields: Fields) -> Arguments:
     return arguments | ({"--num-distributed-optimizer-instances": (str(replica),)} if replica > 1 and zero else {})
 
 
-def read_sharding(said: Said, fields: Fields) -> Fields:
-    zero = int("--use-distributed-optimizer" in said)
-    if "--use-megatron-fsdp" in said:
-        zero = FSDP[said.choice("--data-parallel-sharding-strategy", FSDP, "optim_grads_params")]
-    elif "--use-torch-fsdp2" in said:
+def read_sharding(stated: Stated, fields: Fields) -> Fields:
+    zero = int("--use-distributed-optimizer" in stated)
+    if "--use-megatron-fsdp" in stated:
+        zero = FSDP[stated.choice("--data-parallel-sharding-strategy", FSDP, "optim_grads_params")]
+    elif "--use-torch-fsdp2" in stated:
         zero = 3
-    replica = said.integer("--num-distributed-optimizer-instances", 1) if zero else 1
+    replica = stated.integer("--num-distributed-optimizer-instances", 1) if zero else 1
     return {"layout.zero": zero, "layout.replica": replica}
 
 
-def read_replicas(said: Said, fields: Fields) -> Fields:
+def read_replicas(stated: Stated, fields: Fields) -> Fields:
     """What is left of the ranks. Raises InputError where the degrees do not divide them."""
-    degrees = {name: fields[f"layout.{name}"] for name in ("tp", "cp", "pp", "replica")}
-    product, ranks = 1, fields["ranks"]
-    for degree in degrees.values():
-        product *= degree
+    degrees, ranks = {name: fields[f"layout.{name}"] for name in DEGREES}, fields["ranks"]
+    product = prod(degrees.values())
     if not product or ranks % product:
-        text = " · ".join(f"{name} {degree}" for name, degree in degrees.items() if degree != 1)
-        named = next(name for name in ("tp", "pp", "cp", "replica") if degrees[name] != 1)
-        argument = {"tp": "--tensor-model-parallel-size", "pp": "--pipeline-model-parallel-size"}.get(
-            named, "--context-parallel-size"
-        )
-        raise said.error(argument, f"{text} do not divide {ranks} ranks", "other degrees, or another --gpus")
+        named = [name for name, degree in degrees.items() if degree != 1]
+        text = " · ".join(f"{name} {degrees[name]}" for name in named)
+        message = f"{text} do not divide {ranks} ranks"
+        raise stated.error(DEGREES[named[0]], message, "other degrees, or another --gpus")
     return {"layout.dp": ranks // product}
-
-
-def orders(fields: Fields) -> tuple[str, ...]:
-    """The order of a layout, and those that Megatron has."""
-    return (fields["layout.rank_order"], *ORDERS)
 
 
 def write_order(fields: Fields) -> Arguments:
     """The order of the dims of several ranks, where it is the second and not the first."""
-    own, *known = ([dim for dim in order.split("-") if fields[f"layout.{dim}"] > 1] for order in orders(fields))
-    first, second = known
+    own, first, second = (
+        [dim for dim in order.split("-") if fields[f"layout.{dim}"] > 1]
+        for order in (fields["layout.rank_order"], *ORDERS)
+    )
     return {"--use-tp-pp-dp-mapping": ()} if own == second != first else {}
 
 
@@ -110,32 +118,22 @@ def write_dtype(fields: Fields) -> Arguments:
     return arguments | ({"--fp8-format": ("hybrid",)} if dtype == "fp8" else {})
 
 
-def read_dtype(said: Said, fields: Fields) -> Fields:
-    if "--fp8-format" in said:
+def read_dtype(stated: Stated, fields: Fields) -> Fields:
+    if "--fp8-format" in stated:
         return {"layout.dtype": "fp8"}
-    if "--fp16" in said or "--bf16" not in said:
-        said.defaults["--bf16"] = FP16_IS_BF16 if "--fp16" in said else "not said: float32"
-    return {"layout.dtype": "bf16" if {"--bf16", "--fp16"} & said.values.keys() else "float32"}
-
-
-def write_overlap(fields: Fields) -> Arguments:
-    switches = {"tp": "--tp-comm-overlap", "ep": "--overlap-moe-expert-parallel-comm"}
-    return {switches[kind]: () for kind in fields["layout.overlap"] or ()}
-
-
-def read_overlap(said: Said, fields: Fields) -> Fields:
-    kinds = (("tp", "--tp-comm-overlap"), ("ep", "--overlap-moe-expert-parallel-comm"))
-    return {"layout.overlap": tuple(kind for kind, argument in kinds if argument in said)}
+    if "--fp16" in stated or "--bf16" not in stated:
+        stated.defaults["--bf16"] = FP16_IS_BF16 if "--fp16" in stated else "not said: float32"
+    return {"layout.dtype": "bf16" if {"--bf16", "--fp16"} & stated.values.keys() else "float32"}
 
 
 def write_dispatch(fields: Fields) -> Arguments:
     return {"--moe-token-dispatcher-type": (DISPATCHERS[fields["layout.dispatch"]],), "--moe-grouped-gemm": ()}
 
 
-def read_dispatch(said: Said, fields: Fields) -> Fields:
+def read_dispatch(stated: Stated, fields: Fields) -> Fields:
     """A flexible dispatcher is DeepEP, or one like it: one copy of a token to each node."""
     named = {program: own for own, program in DISPATCHERS.items()} | {"alltoall_seq": "all_to_all"}
-    return {"layout.dispatch": named[said.choice("--moe-token-dispatcher-type", named, "allgather")]}
+    return {"layout.dispatch": named[stated.choice("--moe-token-dispatcher-type", named, "allgather")]}
 
 
 def write_host_moments(fields: Fields) -> Arguments:
@@ -146,14 +144,14 @@ def write_host_moments(fields: Fields) -> Arguments:
     return own | ({"--optimizer-offload-fraction": (f"{share:g}",)} if share < 1 else {})
 
 
-def read_host_moments(said: Said, fields: Fields) -> Fields:
-    offloads = "--optimizer-cpu-offload" in said
-    return {"layout.optimizer_offload": said.number("--optimizer-offload-fraction", 1.0) if offloads else 0.0}
+def read_host_moments(stated: Stated, fields: Fields) -> Fields:
+    offloads = "--optimizer-cpu-offload" in stated
+    return {"layout.optimizer_offload": stated.number("--optimizer-offload-fraction", 1.0) if offloads else 0.0}
 
 
-def read_optimizer(said: Said, fields: Fields) -> Fields:
+def read_optimizer(stated: Stated, fields: Fields) -> Fields:
     """Plans have Adam's states. Raises InputError for another optimizer."""
-    said.choice("--optimizer", ("adam",), "adam")
+    stated.choice("--optimizer", ("adam",), "adam")
     return {}
 
 
@@ -169,7 +167,7 @@ LAYOUT_ROWS: tuple[Row, ...] = (
         (),
         ("--sequence-parallel",),
         sharded_sequence,
-        lambda said, fields: {"layout.sequence_parallel": "--sequence-parallel" in said},
+        lambda stated, fields: {"layout.sequence_parallel": "--sequence-parallel" in stated},
     ),
     number("layout.cp", "--context-parallel-size", 1),
     Row(
@@ -204,7 +202,7 @@ LAYOUT_ROWS: tuple[Row, ...] = (
         (),
         ("--use-tp-pp-dp-mapping",),
         write_order,
-        lambda said, fields: {"layout.rank_order": ORDERS["--use-tp-pp-dp-mapping" in said]},
+        lambda stated, fields: {"layout.rank_order": ORDERS["--use-tp-pp-dp-mapping" in stated]},
     ),
     RECOMPUTE_ROW,
     Row(
@@ -216,13 +214,7 @@ LAYOUT_ROWS: tuple[Row, ...] = (
     ),
     Row(("layout.dtype",), ("--fp8-format",), ("--bf16", "--fp16"), write_dtype, read_dtype),
     switch("layout.gradients", "--grad-reduce-in-bf16", "bf16", "float32"),
-    Row(
-        ("layout.overlap",),
-        (),
-        ("--tp-comm-overlap", "--overlap-moe-expert-parallel-comm"),
-        write_overlap,
-        read_overlap,
-    ),
+    switches(("layout.overlap",), OVERLAPPED),
     Row(
         ("layout.optimizer_offload",),
         ("--optimizer-offload-fraction",),
@@ -236,7 +228,7 @@ LAYOUT_ROWS: tuple[Row, ...] = (
         (),
         ("--overlap-param-gather",),
         gathers,
-        lambda said, fields: {"gathers_early": "--overlap-param-gather" in said},
+        lambda stated, fields: {"gathers_early": "--overlap-param-gather" in stated},
     ),
 )
 

@@ -6,15 +6,16 @@ Published records state these arguments too (planner/published/megatron_argument
 import re
 
 from planner.specs.layers.rope_scaling import LinearScaling, Llama3Scaling, RopeScaling, YarnScaling
-from planner.targets.rows import Arguments, Fields, Row, Said, number, switch, word
+from planner.targets.rows import Arguments, Fields, Row, Stated, number, switch, switches, word
 
 VOCAB_MULTIPLE = 128  # times tp: what the rows of the embedding are padded to
 GPT2_TOKENS = 50257  # of its usual tokenizer
-ACTIVATIONS = {  # gated, activation → argument; without one GELU, as erf has it
-    (True, "silu"): "--swiglu",
-    (True, "quick_gelu"): "--quick-geglu",
-    (False, "relu2"): "--squared-relu",
-    (False, "gelu_tanh"): "--openai-gelu",
+ACTIVATIONS = {  # gated, activation
+    (True, "silu"): ("--swiglu",),
+    (True, "quick_gelu"): ("--quick-geglu",),
+    (False, "relu2"): ("--squared-relu",),
+    (False, "gelu_tanh"): ("--openai-gelu",),
+    (False, "gelu"): (),
 }
 BIASES = {"none": ("--disable-bias-linear",), "qkv": ("--disable-bias-linear", "--add-qkv-bias"), "all": ()}
 KINDS = {"learned": "learned_absolute", "rope": "rope", "none": "none"}
@@ -61,28 +62,9 @@ def write_groups(fields: Fields) -> Arguments:
     return {"--group-query-attention": (), "--num-query-groups": (str(groups),)} if fewer else {}
 
 
-def read_groups(said: Said, fields: Fields) -> Fields:
-    grouped = "--group-query-attention" in said
-    return {"module.kv_heads": said.integer("--num-query-groups", 1) if grouped else fields["module.heads"]}
-
-
-def write_activation(fields: Fields) -> Arguments:
-    named = ACTIVATIONS.get((fields["module.gated"], fields["module.activation"]))
-    return {named: ()} if named else {}
-
-
-def read_activation(said: Said, fields: Fields) -> Fields:
-    named = [kind for kind, argument in ACTIVATIONS.items() if argument in said]
-    gated, activation = named[0] if named else (False, "gelu")
-    if len(named) > 1:
-        raise said.error(ACTIVATIONS[named[1]], f"so does {ACTIVATIONS[named[0]]}", "one activation")
-    return {"module.gated": gated, "module.activation": activation}
-
-
-def read_bias(said: Said, fields: Fields) -> Fields:
-    if "--disable-bias-linear" not in said:
-        return {"module.bias": "all"}
-    return {"module.bias": "qkv" if "--add-qkv-bias" in said else "none"}
+def read_groups(stated: Stated, fields: Fields) -> Fields:
+    grouped = "--group-query-attention" in stated
+    return {"module.kv_heads": stated.integer("--num-query-groups", 1) if grouped else fields["module.heads"]}
 
 
 def write_positions(fields: Fields) -> Arguments:
@@ -106,32 +88,32 @@ def write_scaling(rule: RopeScaling | None) -> Arguments:
     return {}
 
 
-def read_positions(said: Said, fields: Fields) -> Fields:
+def read_positions(stated: Stated, fields: Fields) -> Fields:
     """Of rotary positions, `yarn` is one rule of scaling, and its own arguments say the rest."""
-    kind = said.choice(POSITIONS, (*KINDS.values(), "yarn"), "learned_absolute")
-    if "--use-rotary-position-embeddings" in said and POSITIONS not in said:
+    kind = stated.choice(POSITIONS, (*KINDS.values(), "yarn"), "learned_absolute")
+    if "--use-rotary-position-embeddings" in stated and POSITIONS not in stated:
         kind = "rope"
-    most = said.integer(MOST, fields.get("tokens", 1)) if kind == "learned_absolute" else 0
+    most = stated.integer(MOST, fields.get("tokens", 1)) if kind == "learned_absolute" else 0
     rotary = kind in ("rope", "yarn")
     found = {"module.positions": next((own for own, name in KINDS.items() if name == kind), "rope")}
     found |= {"module.max_positions": most}  # type: ignore[dict-item]
     if not rotary:
         return found
     return found | {
-        "module.rope_base": said.number("--rotary-base", 10000),
-        "module.rotary_share": said.number("--rotary-percent", 1.0),
-        "module.rope_scaling": read_scaling(said, kind),
+        "module.rope_base": stated.number("--rotary-base", 10000),
+        "module.rotary_share": stated.number("--rotary-percent", 1.0),
+        "module.rope_scaling": read_scaling(stated, kind),
     }
 
 
-def read_scaling(said: Said, kind: str) -> RopeScaling | None:
+def read_scaling(stated: Stated, kind: str) -> RopeScaling | None:
     interpolated = "--rotary-seq-len-interpolation-factor"
-    if SCALED in said:
-        return Llama3Scaling(factor=said.number(FACTOR, 8.0), original=LLAMA3_ORIGINAL)
-    if interpolated in said:
-        return LinearScaling(factor=said.number(interpolated))
+    if SCALED in stated:
+        return Llama3Scaling(factor=stated.number(FACTOR, 8.0), original=LLAMA3_ORIGINAL)
+    if interpolated in stated:
+        return LinearScaling(factor=stated.number(interpolated))
     if kind == "yarn":
-        return YarnScaling(factor=said.number("--rotary-scaling-factor", 1.0), original=said.integer(MOST, 4096))
+        return YarnScaling(factor=stated.number("--rotary-scaling-factor", 1.0), original=stated.integer(MOST, 4096))
     return None
 
 
@@ -142,13 +124,13 @@ def write_window(fields: Fields) -> Arguments:
     return own | ({SKIPS: (str(full),)} if window and full else {})
 
 
-def read_window(said: Said, fields: Fields) -> Fields:
-    if WINDOW not in said:
+def read_window(stated: Stated, fields: Fields) -> Fields:
+    if WINDOW not in stated:
         return {}
-    found = re.fullmatch(r"\(?\s*(\d{1,8})\s*,\s*0\s*\)?", said.one(WINDOW))
+    found = re.fullmatch(r"\(?\s*(\d{1,8})\s*,\s*0\s*\)?", stated.one(WINDOW))
     if not found:
-        raise said.error(WINDOW, f"`{said.one(WINDOW)[:40]}` is no window of earlier tokens", "such as 127,0")
-    return {"module.window": int(found[1]) + 1, "module.full_every": said.integer(SKIPS) if SKIPS in said else 0}
+        raise stated.error(WINDOW, f"`{stated.one(WINDOW)[:40]}` is no window of earlier tokens", "such as 127,0")
+    return {"module.window": int(found[1]) + 1, "module.full_every": stated.integer(SKIPS) if SKIPS in stated else 0}
 
 
 def write_vocab(fields: Fields) -> Arguments:
@@ -159,44 +141,41 @@ def write_vocab(fields: Fields) -> Arguments:
     return own if multiple == VOCAB_MULTIPLE else {**own, "--make-vocab-size-divisible-by": (str(multiple),)}
 
 
-def read_vocab(said: Said, fields: Fields) -> Fields:
+def read_vocab(stated: Stated, fields: Fields) -> Fields:
     """`--padded-vocab-size` is said as it is; tokenizers know theirs, of which no file says how many it has."""
-    if "--padded-vocab-size" in said:
-        return {"module.vocab": said.integer("--padded-vocab-size")}
-    words = said.integer("--vocab-size", GPT2_TOKENS)
-    multiple = said.integer("--make-vocab-size-divisible-by", VOCAB_MULTIPLE)
+    if "--padded-vocab-size" in stated:
+        return {"module.vocab": stated.integer("--padded-vocab-size")}
+    words = stated.integer("--vocab-size", GPT2_TOKENS)
+    multiple = stated.integer("--make-vocab-size-divisible-by", VOCAB_MULTIPLE)
     return {"module.vocab": padded_vocab(max(1, words), max(1, multiple), max(1, fields["layout.tp"]))}
 
 
+LATENT_ROWS: tuple[Row, ...] = (
+    number("module.latent.q_rank", "--q-lora-rank", 0, when=is_latent),
+    number("module.latent.kv_rank", "--kv-lora-rank", 32, when=is_latent),
+    number("module.latent.rope_dim", "--qk-pos-emb-head-dim", 64, when=is_latent),
+    number("module.latent.nope_dim", "--qk-head-dim", 128, when=is_latent),
+    number("module.latent.value_dim", "--v-head-dim", 128, when=is_latent),
+)
 MODULE_ROWS: tuple[Row, ...] = (
     number("module.layers", "--num-layers"),
     number("module.hidden", "--hidden-size"),
     number("module.heads", "--num-attention-heads"),
     Row(("module.kv_heads",), ("--num-query-groups",), ("--group-query-attention",), write_groups, read_groups),
-    Row(("module.gated", "module.activation"), (), tuple(ACTIVATIONS.values()), write_activation, read_activation),
+    switches(("module.gated", "module.activation"), ACTIVATIONS),
     number("module.ffn", "--ffn-hidden-size", usual_ffn),
     Row(
         ("module.latent",),
         (),
         ("--multi-latent-attention",),
         lambda fields: {"--multi-latent-attention": ()} if is_latent(fields) else {},
-        lambda said, fields: {"module.latent": True} if "--multi-latent-attention" in said else {},
+        lambda stated, fields: {"module.latent": True} if "--multi-latent-attention" in stated else {},
     ),
-    number("module.latent.q_rank", "--q-lora-rank", 0, when=is_latent),
-    number("module.latent.kv_rank", "--kv-lora-rank", 32, when=is_latent),
-    number("module.latent.rope_dim", "--qk-pos-emb-head-dim", 64, when=is_latent),
-    number("module.latent.nope_dim", "--qk-head-dim", 128, when=is_latent),
-    number("module.latent.value_dim", "--v-head-dim", 128, when=is_latent),
+    *LATENT_ROWS,
     number("module.head_dim", "--kv-channels", usual_head, when=is_plain),
     word("module.norm", "--normalization", {"layer": "LayerNorm", "rms": "RMSNorm"}, "layer"),
     number("module.norm_eps", "--norm-epsilon", 1e-5, float),
-    Row(
-        ("module.bias",),
-        (),
-        ("--disable-bias-linear", "--add-qkv-bias"),
-        lambda fields: dict.fromkeys(BIASES.get(fields["module.bias"], ()), ()),
-        read_bias,
-    ),
+    switches(("module.bias",), BIASES),
     switch("module.qk_norm", "--qk-layernorm"),
     switch("module.tied", "--untie-embeddings-and-output-weights", on=False, off=True),
     Row(
@@ -232,20 +211,20 @@ def write_frequency(fields: Fields) -> Arguments:
     return {FREQUENCY: (own,)} if own else {}
 
 
-def read_frequency(said: Said, fields: Fields) -> Fields:
+def read_frequency(stated: Stated, fields: Fields) -> Fields:
     """Raises InputError for layers that are not the first ones dense, then each so-many-th with experts."""
-    text, layers = said.value(FREQUENCY, 1), fields["module.layers"]
+    text, layers = stated.value(FREQUENCY, 1), fields["module.layers"]
     pattern = [int(n % int(text) == 0) for n in range(layers)] if text.isdigit() and int(text) else repeated(text)
     with_experts = [layer for layer, has in enumerate(pattern) if has]
     if len(pattern) != layers or not with_experts:
-        raise said.error(
+        raise stated.error(
             FREQUENCY, f"`{text[:40]}` does not say which of {layers} layers have experts", "([0]*3+[1]*9)"
         )
     every = with_experts[1] - with_experts[0] if len(with_experts) > 1 else 1
     dense = with_experts[0] + 1 - every
     if dense < 0 or with_experts != [n for n in range(dense, layers) if (n + 1 - dense) % every == 0]:
         fix = "the first layers dense, then every so-many-th with experts"
-        raise said.error(FREQUENCY, f"no plan has experts in such layers: `{text[:40]}`", fix)
+        raise stated.error(FREQUENCY, f"no plan has experts in such layers: `{text[:40]}`", fix)
     return {"module.moe.dense_layers": dense, "module.moe.every": every}
 
 
@@ -259,11 +238,11 @@ def repeated(text: str) -> list[int]:
     return [int(digit) for digit in digits] if re.fullmatch("[01]*", digits) else []
 
 
-def read_normalised(said: Said, fields: Fields) -> Fields:
+def read_normalised(stated: Stated, fields: Fields) -> Fields:
     """Raises InputError where the weight of the only expert would be 1 whatever its score, which it refuses."""
-    before = "--moe-router-pre-softmax" in said
-    if fields["module.moe.topk"] == 1 and not before:
-        raise said.error("--moe-router-topk", "the weight of one expert is its score", "add --moe-router-pre-softmax")
+    before, balanced = "--moe-router-pre-softmax" in stated, stated.values.get("--moe-router-load-balancing-type")
+    if fields["module.moe.topk"] == 1 and not before and balanced != ("sinkhorn",):
+        raise stated.error("--moe-router-topk", "the weight of one expert is its score", "add --moe-router-pre-softmax")
     return {"module.moe.normalised": not before}
 
 
@@ -273,7 +252,7 @@ EXPERT_ROWS: tuple[Row, ...] = (
         ("--num-experts",),
         (),
         lambda fields: {"--num-experts": (str(fields["module.moe.experts"]),)} if has_experts(fields) else {},
-        lambda said, fields: {"module.moe.experts": n} if (n := said.integer("--num-experts", 0)) else {},
+        lambda stated, fields: {"module.moe.experts": n} if (n := stated.integer("--num-experts", 0)) else {},
     ),
     number("module.moe.topk", "--moe-router-topk", 2, when=has_experts),
     number("module.moe.ffn", "--moe-ffn-hidden-size", lambda fields: fields["module.ffn"], when=has_experts),

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from shlex import quote
+from typing import Any
 
 from planner.specs.layers import Decoder
 from planner.targets.launch import canonical, fields_of
@@ -18,8 +19,9 @@ from planner.targets.megatron import (
     VERSIONS,
     environment,
 )
+from planner.targets.megatron_layers import EXPERT_ROWS, LATENT_ROWS, MODULE_ROWS
 from planner.targets.megatron_others import OTHER, OTHER_SWITCHES, UNPRICED, UNPRICED_SWITCHES
-from planner.targets.rows import Row
+from planner.targets.rows import Fields, Row, Stated, read_rows, read_stated
 from planner.targets.target import Target, WrittenLaunch
 
 HOLES = {
@@ -68,6 +70,11 @@ def write(written: WrittenLaunch) -> str:
 
 def arguments_in(rows: tuple[Row, ...]) -> set[str]:
     return {argument for row in rows for argument in row.arguments}
+
+
+def megatron_fields(stated: Stated, known: Fields) -> dict[str, Any]:
+    """Fields of a decoder that arguments state, and all of latent attention where there is any. Raises InputError."""
+    return read_rows(LATENT_ROWS, stated, read_stated((*MODULE_ROWS, *EXPERT_ROWS[1:]), stated, known))
 
 
 def read(text: str, name: str, given: Mapping[str, str]) -> LaunchCommand:

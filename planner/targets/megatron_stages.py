@@ -1,12 +1,12 @@
 """Megatron-LM's arguments for layers of pipeline stages, and for what layers recompute."""
 
 import re
-from collections.abc import Sequence
 from itertools import accumulate, groupby, pairwise
 
+from planner.plan.mesh.recomputed_blocks import block_size, chunk_sizes, first_layers
 from planner.specs.base import Layers
-from planner.specs.parallelism import SELECTIVE_PARTS, Recompute, RecomputedPart, parts_of, recompute_of
-from planner.targets.rows import Arguments, Fields, Row, Said
+from planner.specs.parallelism import Parallelism, Recompute, RecomputedPart, parts_of, recompute_of
+from planner.targets.rows import Arguments, Fields, Row, Stated
 
 BY_LAYERS, BY_CHUNKS = "--num-layers-per-virtual-pipeline-stage", "--num-virtual-stages-per-pipeline-rank"
 FIRST, LAST = "--decoder-first-pipeline-num-layers", "--decoder-last-pipeline-num-layers"
@@ -37,64 +37,63 @@ def write_stages(fields: Fields) -> Arguments:
     return {WRITTEN_OUT: ("".join(f"({text}|)*{n}" if n > 1 else f"{text}|" for text, n in runs).removesuffix("|"),)}
 
 
-def read_stages(said: Said, fields: Fields) -> Fields:
+def read_stages(stated: Stated, fields: Fields) -> Fields:
     """Chunks and their layers. Raises InputError where the layers do not divide so."""
     pp, layers = fields["layout.pp"], fields["module.layers"]
-    sizes = written_out(said) if WRITTEN_OUT in said else counted(said, pp, layers)
+    sizes = written_out(stated) if WRITTEN_OUT in stated else counted(stated, pp, layers)
     if pp < 1 or len(sizes) % pp:
-        raise said.error(WRITTEN_OUT, f"{len(sizes)} stages are no multiple of pp = {pp}", "a multiple of pp")
+        raise stated.error(WRITTEN_OUT, f"{len(sizes)} stages are no multiple of pp = {pp}", "a multiple of pp")
     if sum(sizes) != layers:
-        raise said.error(WRITTEN_OUT, f"its stages have {sum(sizes)} layers, the model {layers}", f"{layers} layers")
+        raise stated.error(WRITTEN_OUT, f"its stages have {sum(sizes)} layers, the model {layers}", f"{layers} layers")
     uneven = len(set(sizes)) > 1
     stages = tuple(Layers(range(a, b)) for a, b in pairwise(accumulate(sizes, initial=0))) if uneven else ()
     return {"layout.vpp": len(sizes) // pp, "layout.stages": stages}
 
 
-def written_out(said: Said) -> list[int]:
+def written_out(stated: Stated) -> list[int]:
     """Layers of each stage of `Et|(tt|)*2t*3L`: parts of stages may be repeated. Raises InputError."""
-    text = re.sub(r"\s|,", "", said.one(WRITTEN_OUT)).strip("'\"")
+    text = re.sub(r"\s|,", "", stated.one(WRITTEN_OUT)).strip("'\"")
     for pattern in (r"([A-Za-z])\*(\d{1,4})", r"\(([^()]*)\)\*(\d{1,4})"):
         text = re.sub(pattern, lambda found: found[1] * int(found[2]), text)[:100_000]
     if not re.fullmatch(r"E[t|]*L", text):
-        raise said.error(WRITTEN_OUT, "stages other than of layers `t` are no plan's", "such as Ett|tt|tt|ttL")
+        raise stated.error(WRITTEN_OUT, "stages other than of layers `t` are no plan's", "such as Ett|tt|tt|ttL")
     return [stage.count("t") for stage in text.split("|")]
 
 
-def counted(said: Said, pp: int, layers: int) -> list[int]:
+def counted(stated: Stated, pp: int, layers: int) -> list[int]:
     """Layers of each chunk where counts say them. Embedding and loss may each take the place of a layer. Raises
     InputError.
     """
-    first, last = (said.integer(name) if name in said else None for name in (FIRST, LAST))
-    ends = (int(WITH_EMBEDDING in said), int(WITH_LOSS in said))
+    first, last = (stated.integer(name) if name in stated else None for name in (FIRST, LAST))
+    ends = (int(WITH_EMBEDDING in stated), int(WITH_LOSS in stated))
     left = layers - (first or 0) - (last or 0) + sum(ends)
     between = pp - sum(end is not None for end in (first, last))
     if pp > 1 and between > 0 and left % between:
-        where = FIRST if FIRST in said else "--pipeline-model-parallel-size"
-        raise said.error(where, f"{left} layers do not divide over {between} stages", "a number that divides them")
+        where = FIRST if FIRST in stated else "--pipeline-model-parallel-size"
+        raise stated.error(where, f"{left} layers do not divide over {between} stages", "a number that divides them")
     own = left // between if between > 0 else 0
     ranks = [first or own, *[own] * (pp - 2), last or own] if pp > 1 else [layers]
-    chunks = said.integer(BY_CHUNKS) if BY_CHUNKS in said else 1
-    if BY_LAYERS in said:
-        chunks = max(1, ranks[0]) / max(1, said.integer(BY_LAYERS))  # type: ignore[assignment]
+    chunks = stated.integer(BY_CHUNKS) if BY_CHUNKS in stated else 1
+    if BY_LAYERS in stated:
+        chunks = max(1, ranks[0]) / max(1, stated.integer(BY_LAYERS))  # type: ignore[assignment]
     if chunks < 1 or chunks != int(chunks) or any(rank % int(chunks) for rank in ranks):
-        where = BY_LAYERS if BY_LAYERS in said else BY_CHUNKS
-        raise said.error(where, f"stages of {ranks[0]} layers do not divide into such chunks", "a number that divides")
+        where = BY_LAYERS if BY_LAYERS in stated else BY_CHUNKS
+        raise stated.error(where, f"stages of {ranks[0]} layers do not divide into such chunks", "one that divides")
     sizes = [rank // int(chunks) for _ in range(int(chunks)) for rank in ranks]
     sizes[0], sizes[-1] = sizes[0] - ends[0], sizes[-1] - ends[1]
     return sizes
 
 
-def chunk_sizes(fields: Fields) -> list[int]:
-    """Layers of each chunk of a pipeline, in their order."""
+def sizes_of(fields: Fields) -> list[int]:
+    """Layers of each chunk of a launch."""
     chunks = fields["layout.pp"] * (fields["layout.vpp"] or 1)
-    stages: Sequence[Layers] = fields["layout.stages"] or ()
-    return [len(stage) for stage in stages] or [fields["module.layers"] // chunks] * chunks
+    return chunk_sizes(Parallelism(stages=fields["layout.stages"] or None), fields["module.layers"], chunks)
 
 
 def write_recompute(fields: Fields) -> Arguments:
     how: Recompute | dict[str | int, Recompute] = fields["layout.recompute"]
     if isinstance(how, dict):
-        count = block_of(how, chunk_sizes(fields))
+        count = block_size(how, sizes_of(fields))
         block = {GRANULARITY: ("full",), METHOD: ("block",), COUNT: (str(count),)}
         return block if count else {}
     if how == "full":
@@ -105,48 +104,26 @@ def write_recompute(fields: Fields) -> Arguments:
     return {GRANULARITY: ("selective",), MODULES: tuple(named)} if named else {}
 
 
-def read_recompute(said: Said, fields: Fields) -> Fields:
+def read_recompute(stated: Stated, fields: Fields) -> Fields:
     """All layers, the first ones of each chunk, or parts of every layer. Raises InputError."""
-    if GRANULARITY not in said and ACTIVATIONS not in said:
+    if GRANULARITY not in stated and ACTIVATIONS not in stated:
         return {"layout.recompute": "none"}
-    how = "selective" if ACTIVATIONS in said else said.choice(GRANULARITY, ("full", "selective"))
+    how = "selective" if ACTIVATIONS in stated else stated.choice(GRANULARITY, ("full", "selective"))
     if how == "selective":
         known = {module: part for part, modules in PARTS.items() for module in modules}
-        modules = said.many(MODULES, ("core_attn",))
+        modules = stated.many(MODULES, ("core_attn",))
         unknown = [module for module in modules if module not in known]
         if unknown:
             fix = f"some of {', '.join(known)}: a plan has parts as large as these"
-            raise said.error(MODULES, f"`{unknown[0]}` is a part that no plan has", fix)
+            raise stated.error(MODULES, f"`{unknown[0]}` is a part that no plan has", fix)
         return {"layout.recompute": recompute_of({known[module] for module in modules})}
-    count = said.integer(COUNT, 1)
-    if said.choice(METHOD, ("uniform", "block"), "uniform") == "block":
-        return {"layout.recompute": first_layers(count, chunk_sizes(fields))}
+    count = stated.integer(COUNT, 1)
+    if stated.choice(METHOD, ("uniform", "block"), "uniform") == "block":
+        return {"layout.recompute": first_layers(count, sizes_of(fields))}
     if count > 1:
         message = f"one input is kept of {count} layers, and a plan keeps that of each layer"
-        raise said.error(COUNT, message, f"{COUNT} 1, or {METHOD} block")
+        raise stated.error(COUNT, message, f"{COUNT} 1, or {METHOD} block")
     return {"layout.recompute": "full"}
-
-
-def first_layers(count: int, sizes: Sequence[int]) -> Recompute | dict[str | int, Recompute]:
-    """So many layers of each chunk recomputed in full, and its others not at all."""
-    if count >= max(sizes):
-        return "full"
-    ends = accumulate(sizes, initial=0)
-    full = Layers(
-        layer for start, size in zip(ends, sizes, strict=False) for layer in range(start, start + size)[:count]
-    )
-    return {full.to_file(): "full"} if full else "none"
-
-
-def block_of(how: dict[str | int, Recompute], sizes: Sequence[int]) -> int:
-    """How many layers of each chunk these ranges recompute in full; 0 where that is not what they do."""
-    full = {layer for layers, own in how.items() if own == "full" for layer in Layers.from_file(layers)}
-    for count in range(1, max(sizes) + 1):
-        wanted = first_layers(count, sizes)
-        layers = {*range(sum(sizes))} if wanted == "full" else {*Layers.from_file(next(iter(wanted)))}
-        if layers == full:
-            return count if all(own in ("full", "none") for own in how.values()) else 0
-    return 0
 
 
 PIPELINE_ROW = Row(
@@ -159,4 +136,3 @@ PIPELINE_ROW = Row(
 RECOMPUTE_ROW = Row(
     ("layout.recompute",), (GRANULARITY, METHOD, COUNT, MODULES), (ACTIVATIONS,), write_recompute, read_recompute
 )
-assert PARTS.keys() >= SELECTIVE_PARTS

@@ -18,7 +18,7 @@ REQUIRED = object()
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Stated:
     """The arguments of a file, each with its place there; those whose value it does not say, each with the name of what
     it computes and why that is not known; and those it does not say, with the defaults that were taken.
     """
@@ -84,6 +84,9 @@ class Said:
         return InputError(message, where=f"{place} ({argument})" if place else argument, fix=fix)
 
 
+Condition = Callable[[Fields], bool]
+
+
 def usually(fields: Fields) -> bool:
     """A row without a condition applies."""
     return True
@@ -100,8 +103,8 @@ class Row:
     valued: tuple[str, ...]  # arguments with values
     switches: tuple[str, ...]  # and those without
     write: Callable[[Fields], Arguments]
-    read: Callable[[Said, Fields], Fields]
-    when: Callable[[Fields], bool] = usually
+    read: Callable[[Stated, Fields], Fields]
+    when: Condition = usually
 
     @property
     def arguments(self) -> tuple[str, ...]:
@@ -109,9 +112,7 @@ class Row:
         return (*self.valued, *self.switches)
 
 
-def number(
-    name: str, argument: str, default: Default = REQUIRED, kind: type = int, when: Callable[[Fields], bool] = usually
-) -> Row:
+def number(name: str, argument: str, default: Default = REQUIRED, kind: type = int, when: Condition = usually) -> Row:
     """A field that is a number, of this kind."""
 
     def value(fields: Fields) -> Default:
@@ -121,30 +122,40 @@ def number(
         own = fields.get(name)
         return {} if own is None or own == value(fields) else {argument: (f"{own:g}" if kind is float else str(own),)}
 
-    def read(said: Said, fields: Fields) -> Fields:
+    def read(stated: Stated, fields: Fields) -> Fields:
         usual = value(fields)
-        if argument not in said and usual is None:
+        if argument not in stated and usual is None:
             return {}
-        return {name: said.integer(argument, usual) if kind is int else said.number(argument, usual)}
+        return {name: stated.integer(argument, usual) if kind is int else stated.number(argument, usual)}
 
     return Row((name,), (argument,), (), write, read, when)
 
 
-def switch(name: str, argument: str, on: Any = True, off: Any = False, when: Callable[[Fields], bool] = usually) -> Row:
+def switches(names: tuple[str, ...], meanings: Mapping[Any, tuple[str, ...]], when: Condition = usually) -> Row:
+    """Fields that arguments without values say together: value, or values of several fields → those that are given."""
+    known = tuple(dict.fromkeys(argument for given in meanings.values() for argument in given))
+
+    def write(fields: Fields) -> Arguments:
+        own = tuple(fields[name] for name in names)
+        return dict.fromkeys(meanings.get(own if len(own) > 1 else own[0], ()), ())
+
+    def read(stated: Stated, fields: Fields) -> Fields:
+        given = {argument for argument in known if argument in stated}
+        found = [value for value, wanted in meanings.items() if given == {*wanted}]
+        if not found:
+            first, *others = (argument for argument in known if argument in given)
+            raise stated.error(first, f"it does not go with {' and '.join(others)}", "one of them")
+        return dict(zip(names, found[0] if len(names) > 1 else found, strict=False))
+
+    return Row(names, (), known, write, read, when)
+
+
+def switch(name: str, argument: str, on: Any = True, off: Any = False, when: Condition = usually) -> Row:
     """A field that an argument without a value turns on."""
-    return Row(
-        (name,),
-        (),
-        (argument,),
-        lambda fields: {argument: ()} if fields[name] == on else {},
-        lambda said, fields: {name: on if argument in said else off},
-        when,
-    )
+    return switches((name,), {on: (argument,), off: ()}, when)
 
 
-def word(
-    name: str, argument: str, words: Mapping[Any, str], default: Any, when: Callable[[Fields], bool] = usually
-) -> Row:
+def word(name: str, argument: str, words: Mapping[Any, str], default: Any, when: Condition = usually) -> Row:
     """A field with values that the program has other words for."""
     meanings = {text: value for value, text in words.items()}
 
@@ -152,8 +163,8 @@ def word(
         own = fields[name]
         return {argument: (words[own],)} if own != default and own in words else {}
 
-    def read(said: Said, fields: Fields) -> Fields:
-        return {name: meanings[said.choice(argument, meanings, words[default])]}
+    def read(stated: Stated, fields: Fields) -> Fields:
+        return {name: meanings[stated.choice(argument, meanings, words[default])]}
 
     return Row((name,), (argument,), (), write, read, when)
 
@@ -167,12 +178,23 @@ def write_rows(rows: Iterable[Row], fields: Fields) -> dict[str, tuple[str, ...]
     return arguments
 
 
-def read_rows(rows: Iterable[Row], said: Said, known: Fields) -> dict[str, Any]:
+def read_rows(rows: Iterable[Row], stated: Stated, known: Fields) -> dict[str, Any]:
     """The fields of a file's arguments, beside those that are known without it. Raises InputError."""
     fields = dict(known)
     for row in rows:
         if row.when(fields):
-            fields |= row.read(said, fields)
+            fields |= row.read(stated, fields)
+    return fields
+
+
+def read_stated(rows: Iterable[Row], stated: Stated, known: Fields) -> dict[str, Any]:
+    """The fields of those arguments that are stated, none of rows whose arguments are all left out, beside those that
+    are known. Raises InputError.
+    """
+    fields = dict(known)
+    for row in rows:
+        own = any(argument in stated for argument in row.arguments)
+        fields |= row.read(stated, fields) if own and row.when(fields) else {}
     return fields
 
 

@@ -10,7 +10,7 @@ from planner.specs.layers import Module
 from planner.targets.launch import Launch, canonical, fields_of, launch_of
 from planner.targets.launch_command import LaunchCommand
 from planner.targets.launchers import ConfigFile
-from planner.targets.rows import Arguments, Row, Said, read_rows, row_of, write_rows
+from planner.targets.rows import Arguments, Row, Stated, read_rows, row_of, write_rows
 
 OFF = (("0",), ("0.0",))  # values with which an argument changes nothing
 
@@ -49,7 +49,7 @@ class ReadLaunch(NamedTuple):
     """What a file starts, and of its arguments those that change a step as no plan knows, or change nothing."""
 
     launch: Launch
-    said: Said
+    stated: Stated
     unpriced: tuple[str, ...]
 
 
@@ -78,7 +78,7 @@ def arguments_of(target: Target, launch: Launch, version: str) -> dict[str, tupl
             raise InputError(message, where="--version", fix=f"--version {target.since[argument]}, or later")
     fields = fields_of(meant)
     given = {name: fields[name] for name in ("ranks", "per_node", "blackwell", *target.outside)}
-    told = canonical(launch_of(read_rows(target.rows, Said(arguments), given)))
+    told = canonical(launch_of(read_rows(target.rows, Stated(arguments), given)))
     lost = next(differences(meant, told), None)
     if lost:
         raise unsaid(target, lost, arguments)
@@ -110,42 +110,42 @@ def read_target(
     if command.program.rpartition("/")[2] not in target.programs:
         message = f"it starts {command.program[:60]}, and files are read that start {' or '.join(target.programs)}"
         raise InputError(message, where=name, fix="one of these; planner import hf reads models of other kinds")
-    said = command.said
-    require_known(target, said)
-    fields = read_rows(target.rows, said, known(command))
+    stated = command.stated
+    require_known(target, stated)
+    fields = read_rows(target.rows, stated, known(command))
     try:
         launch = canonical(launch_of(fields))
     except InputError as error:
-        raise located(target, said, error) from error
-    unpriced = [each for each, values in said.values.items() if each in target.unpriced and values not in OFF]
-    return ReadLaunch(launch, said, (*unpriced, *without_effect(target.rows, said, fields)))
+        raise located(target, stated, error) from error
+    unpriced = [each for each, values in stated.values.items() if each in target.unpriced and values not in OFF]
+    return ReadLaunch(launch, stated, (*unpriced, *without_effect(target.rows, stated, fields)))
 
 
-def require_known(target: Target, said: Said) -> None:
+def require_known(target: Target, stated: Stated) -> None:
     """Raises InputError for an argument of which a plan does not know what it changes, or a switch with a value."""
     own = {argument for row in target.rows for argument in row.arguments}
     known = own | target.unpriced | target.other
-    for argument, values in said.values.items():
+    for argument, values in stated.values.items():
         if argument not in known:
             near = files.nearest_word(argument, sorted(known))
             message = "it is not known what it changes, and nothing is read by half"
-            raise said.error(argument, message, near or "leave it out, if it changes no step")
+            raise stated.error(argument, message, near or "leave it out, if it changes no step")
         if argument in target.switches and values:
-            raise said.error(argument, f"it has no value, and `{values[0][:40]}` follows", "leave that out")
+            raise stated.error(argument, f"it has no value, and `{values[0][:40]}` follows", "leave that out")
 
 
-def without_effect(rows: Iterable[Row], said: Said, fields: dict[str, Any]) -> Iterator[str]:
+def without_effect(rows: Iterable[Row], stated: Stated, fields: dict[str, Any]) -> Iterator[str]:
     """Arguments whose rows do not apply to the rest, such as those of experts where there are none."""
     for row in rows:
-        yield from (each for each in row.arguments if each in said and not row.when(fields))
+        yield from (each for each in row.arguments if each in stated and not row.when(fields))
 
 
-def located(target: Target, said: Said, error: InputError, names: Iterable[str] = ()) -> InputError:
+def located(target: Target, stated: Stated, error: InputError, names: Iterable[str] = ()) -> InputError:
     """An error about fields, at the argument of the file that says the first that it names."""
     words = {*error.message.replace("=", " ").replace(",", " ").replace("`", " ").split(), *names}
     for row in sorted(target.rows, key=lambda row: "layout." not in "".join(row.fields)):  # the layout's first
         if {name.rpartition(".")[2] for name in row.fields} & words:
-            argument = next((each for each in row.arguments if each in said), None)
+            argument = next((each for each in row.arguments if each in stated), None)
             if argument:
-                return said.error(argument, error.message, error.fix)
-    return InputError(error.message, where=said.file, fix=error.fix)
+                return stated.error(argument, error.message, error.fix)
+    return InputError(error.message, where=stated.file, fix=error.fix)

@@ -6,8 +6,8 @@ from math import ceil
 
 from planner.errors import InputError
 from planner.specs.base import Layers
-from planner.targets.keyed_file import is_true, only, stated
-from planner.targets.rows import Arguments, Fields, Row, Said
+from planner.targets.keyed_file import always, is_true, only
+from planner.targets.rows import Arguments, Fields, Row, Stated
 from planner.targets.torchtitan_models import EP, FLAVORS, FLOAT8, TP, flavor_module, flavor_of
 
 FLAGS = (0, 3)  # the first version that is told by flags
@@ -53,11 +53,11 @@ def write_model(fields: Fields) -> Arguments:
     return {"model.name": (found[0],), "model.flavor": (found[1],)}
 
 
-def read_model(said: Said, fields: Fields) -> Fields:
+def read_model(stated: Stated, fields: Fields) -> Fields:
     if "module" in fields:
         return {}
-    name = said.choice("model.name", dict.fromkeys(name for name, _ in FLAVORS), "llama3")
-    flavor = said.choice("model.flavor", [flavor for own, flavor in FLAVORS if own == name], "debugmodel")
+    name = stated.choice("model.name", dict.fromkeys(name for name, _ in FLAVORS), "llama3")
+    flavor = stated.choice("model.flavor", [flavor for own, flavor in FLAVORS if own == name], "debugmodel")
     return {"module": flavor_module(name, flavor)}
 
 
@@ -65,9 +65,9 @@ def write_context(fields: Fields) -> Arguments:
     return {CP: (str(fields["layout.cp"]),)}
 
 
-def read_context(said: Said, fields: Fields) -> Fields:
+def read_context(stated: Stated, fields: Fields) -> Fields:
     """Around a ring: keys and values are gathered, or shuffled step by step, which is priced alike."""
-    return {"layout.cp": said.integer(CP, 1), "layout.ulysses": 1}
+    return {"layout.cp": stated.integer(CP, 1), "layout.ulysses": 1}
 
 
 def split(layers: int, stages: int, first: int, last: int) -> list[int]:
@@ -103,28 +103,28 @@ def write_pipeline(fields: Fields) -> Arguments:
     return arguments | {PARTS: tuple(",".join(part) for part in parts)}
 
 
-def read_pipeline(said: Said, fields: Fields) -> Fields:
+def read_pipeline(stated: Stated, fields: Fields) -> Fields:
     """Raises InputError for stages that do not divide over the ranks, or that a schedule cannot have."""
-    pp, layers = said.integer(PP, 1), fields["module"].layers
+    pp, layers = stated.integer(PP, 1), fields["module"].layers
     if pp < 2:
         return {"layout.pp": pp, "layout.vpp": 1}
-    schedule = said.choice(SCHEDULE, ("1F1B", "GPipe", "Interleaved1F1B"), "1F1B")
+    schedule = stated.choice(SCHEDULE, ("1F1B", "GPipe", "Interleaved1F1B"), "1F1B")
     interleaved = schedule == "Interleaved1F1B"
-    first, last = said.integer(FIRST_LESS, 1), said.integer(LAST_LESS, 1)
+    first, last = stated.integer(FIRST_LESS, 1), stated.integer(LAST_LESS, 1)
     count = pp * (1 + interleaved)
-    if PARTS in said and said.many(PARTS) != ("none",):
-        named = [[part for part in each.split(",") if part.startswith("layers.")] for each in said.many(PARTS)]
+    if PARTS in stated and stated.many(PARTS) != ("none",):
+        named = [[part for part in each.split(",") if part.startswith("layers.")] for each in stated.many(PARTS)]
         stages = tuple(Layers(int(part[7:]) for part in each) for each in named)
     else:
-        if PER_STAGE in said and said.one(PER_STAGE) != "none":
-            count = ceil((layers + first + last) / max(1, said.integer(PER_STAGE)))
+        if PER_STAGE in stated and stated.one(PER_STAGE) != "none":
+            count = ceil((layers + first + last) / max(1, stated.integer(PER_STAGE)))
         stages = spans(split(layers, count, first, last))
-    argument = next((each for each in (PARTS, PER_STAGE, SCHEDULE) if each in said), PP)
+    argument = next((each for each in (PARTS, PER_STAGE, SCHEDULE) if each in stated), PP)
     fits = len(stages) // pp > 1 if interleaved else len(stages) == pp
     if not stages or len(stages) % pp or not fits or not all(map(len, stages)):
         needed = f"{'a multiple of ' if interleaved else ''}{pp}{', at least twice' if interleaved else ''}"
         message = f"{count} stages of {layers} layers, and {schedule} on {pp} ranks needs {needed}, none empty"
-        raise said.error(argument, message, f"{PER_STAGE} = {ceil(layers / pp)}, {FIRST_LESS} = 0, {LAST_LESS} = 0")
+        raise stated.error(argument, message, f"{PER_STAGE} = {ceil(layers / pp)}, {FIRST_LESS} = 0, {LAST_LESS} = 0")
     own = {"layout.pp": pp, "layout.vpp": len(stages) // pp, "layout.stages": stages}
     return own | {"layout.schedule": "gpipe" if schedule == "GPipe" else None}
 
@@ -140,12 +140,12 @@ def write_experts(fields: Fields) -> Arguments:
     return arguments
 
 
-def read_experts(said: Said, fields: Fields) -> Fields:
+def read_experts(stated: Stated, fields: Fields) -> Fields:
     if not fields["module"].routed_experts:
         return {"layout.ep": 1}
-    ep = said.integer(EP, 1)
-    etp = said.integer(ETP, 1) if ep > 1 and EAGER not in said else 1
-    dispatch = BACKENDS[said.choice(BACKEND, BACKENDS, "standard")] if EAGER not in said else "all_to_all"
+    ep = stated.integer(EP, 1)
+    etp = stated.integer(ETP, 1) if ep > 1 and EAGER not in stated else 1
+    dispatch = BACKENDS[stated.choice(BACKEND, BACKENDS, "standard")] if EAGER not in stated else "all_to_all"
     return {"layout.ep": ep, "layout.etp": etp, "layout.dispatch": dispatch}
 
 
@@ -156,19 +156,19 @@ def write_sharding(fields: Fields) -> Arguments:
     return arguments | ({RESHARD: ("always" if zero == 3 else "never",)} if zero else {})
 
 
-def read_sharding(said: Said, fields: Fields) -> Fields:
+def read_sharding(stated: Stated, fields: Fields) -> Fields:
     """Shards are what is left of the ranks, where nobody says them. Raises InputError where degrees make others."""
     tp, cp, pp, ranks = (fields[name] for name in ("layout.tp", "layout.cp", "layout.pp", "ranks"))
-    replicate, told = said.integer(REPLICATE, 1), said.value(SHARD, "-1")
+    replicate, told = stated.integer(REPLICATE, 1), stated.value(SHARD, "-1")
     others = replicate * tp * cp * pp
-    shard = ranks // max(1, others) if told == "-1" else said.integer(SHARD)
+    shard = ranks // max(1, others) if told == "-1" else stated.integer(SHARD)
     if shard * others != ranks:
         text = f"replicate {replicate} · shard {told} · cp {cp} · tp {tp} · pp {pp} are no {ranks} ranks"
-        named = next((each for each in (SHARD, TP, PP, CP, REPLICATE) if each in said and told != "-1"), TP)
-        raise said.error(named, text, "other degrees, or another --gpus")
+        named = next((each for each in (SHARD, TP, PP, CP, REPLICATE) if each in stated and told != "-1"), TP)
+        raise stated.error(named, text, "other degrees, or another --gpus")
     if shard * cp == 1:
         return {"layout.zero": 0, "layout.dp": replicate, "layout.replica": 1}
-    reshard = said.choice(RESHARD, ("default", "always", "never"), "default")
+    reshard = stated.choice(RESHARD, ("default", "always", "never"), "default")
     zero = 3 if reshard == "always" or (reshard == "default" and pp == 1) else 2
     return {"layout.zero": zero, "layout.dp": shard, "layout.replica": replicate}
 
@@ -180,11 +180,11 @@ def write_recompute(fields: Fields) -> Arguments:
     return {"activation_checkpoint.mode": (mode,), **({} if by_flags(fields) else option)}
 
 
-def read_recompute(said: Said, fields: Fields) -> Fields:
+def read_recompute(stated: Stated, fields: Fields) -> Fields:
     """Selective is by operators: every n-th layer, which a TOML has by default, is a choice that no plan has."""
-    mode = said.choice("activation_checkpoint.mode", ("none", "selective", "full"), "selective")
-    if mode == "selective" and EAGER not in said:
-        said.choice("activation_checkpoint.selective_ac_option", ("op",), "2")
+    mode = stated.choice("activation_checkpoint.mode", ("none", "selective", "full"), "selective")
+    if mode == "selective" and EAGER not in stated:
+        stated.choice("activation_checkpoint.selective_ac_option", ("op",), "2")
     return {"layout.recompute": mode}
 
 
@@ -200,18 +200,18 @@ def write_dtype(fields: Fields) -> Arguments:
     return {"training.mixed_precision_param": ("float32" if dtype == "float32" else "bfloat16",)}
 
 
-def read_dtype(said: Said, fields: Fields) -> Fields:
+def read_dtype(stated: Stated, fields: Fields) -> Fields:
     """In 0.2.2, without FSDP, a model over tp or pp is computed in the dtype of its weights."""
-    said.choice("training.dtype", ("float32",), "float32")
-    param = said.choice("training.mixed_precision_param", ("bfloat16", "float32"), "bfloat16")
-    for converter in said.many("model.converters"):
+    stated.choice("training.dtype", ("float32",), "float32")
+    param = stated.choice("training.mixed_precision_param", ("bfloat16", "float32"), "bfloat16")
+    for converter in stated.many("model.converters"):
         if converter not in (FLOAT8, EXPERTS_FP8):
-            raise said.error("model.converters", f"`{converter[:40]}` is none that a plan can have", f'["{FLOAT8}"]')
-    if FLOAT8 in said.many("model.converters"):
-        if EAGER not in said and not is_true(said, GATHERS_FP8, False):
-            said.defaults[GATHERS_FP8] = "false; priced as gathered in fp8"
+            raise stated.error("model.converters", f"`{converter[:40]}` is none that a plan can have", f'["{FLOAT8}"]')
+    if FLOAT8 in stated.many("model.converters"):
+        if EAGER not in stated and not is_true(stated, GATHERS_FP8, False):
+            stated.defaults[GATHERS_FP8] = "false; priced as gathered in fp8"
         return {"layout.dtype": "fp8"}
-    alone = EAGER not in said and not fields["layout.zero"] and fields["layout.ep"] == 1
+    alone = EAGER not in stated and not fields["layout.zero"] and fields["layout.ep"] == 1
     mixed = param == "bfloat16" and not (alone and fields["layout.tp"] * fields["layout.pp"] > 1)
     return {"layout.dtype": "bf16" if mixed else "float32", "layout.gradients": "float32"}
 
@@ -225,19 +225,19 @@ def write_compile(fields: Fields) -> Arguments:
     return arguments | ({EAGER: ("true",)} if by_flags(fields) else {})
 
 
-def read_compile(said: Said, fields: Fields) -> Fields:
+def read_compile(stated: Stated, fields: Fields) -> Fields:
     """Raises InputError for what excludes each other."""
-    compiled = is_true(said, "compile.enable", False)
-    overlaps = any(is_true(said, each, False) for each in ASYNC_TP.values() if each in said)
+    compiled = is_true(stated, "compile.enable", False)
+    overlaps = any(is_true(stated, each, False) for each in ASYNC_TP.values() if each in stated)
     if overlaps and not compiled:
-        named = next(each for each in ASYNC_TP.values() if each in said)
-        raise said.error(named, "async tensor parallelism is part of compilation", "compile.enable = true")
+        named = next(each for each in ASYNC_TP.values() if each in stated)
+        raise stated.error(named, "async tensor parallelism is part of compilation", "compile.enable = true")
     if not compiled:
-        said.defaults["compile.enable"] = "false; priced as compiled"
-    if EAGER in said and not is_true(said, EAGER, False):
+        stated.defaults["compile.enable"] = "false; priced as compiled"
+    if EAGER in stated and not is_true(stated, EAGER, False):
         if fields["layout.pp"] > 1 or fields["layout.ep"] > 1:
-            raise said.error(EAGER, "CUDA graphs exclude pipelines and experts over ranks", f"--{EAGER}")
-        said.defaults[EAGER] = "false; priced without CUDA graphs"
+            raise stated.error(EAGER, "CUDA graphs exclude pipelines and experts over ranks", f"--{EAGER}")
+        stated.defaults[EAGER] = "false; priced without CUDA graphs"
     return {"layout.overlap": ("tp",) if overlaps and fields["layout.tp"] > 1 else ()}
 
 
@@ -249,31 +249,31 @@ def write_batch(fields: Fields) -> Arguments:
     return own | ({MICRO_BATCH: (str(micro),)} if fields["layout.pp"] > 1 else {})
 
 
-def read_batch(said: Said, fields: Fields) -> Fields:
+def read_batch(stated: Stated, fields: Fields) -> Fields:
     """Raises InputError where a batch does not divide, or a step has several pipelines one after the other."""
-    local, replicas = said.integer(LOCAL, 8), fields["layout.dp"] * fields["layout.replica"]
-    total = local * replicas if said.value(GLOBAL, "-1") == "-1" else said.integer(GLOBAL)
+    local, replicas = stated.integer(LOCAL, 8), fields["layout.dp"] * fields["layout.replica"]
+    total = local * replicas if stated.value(GLOBAL, "-1") == "-1" else stated.integer(GLOBAL)
     if not local or not total or total % (local * replicas):
         message = f"{total} sequences are no multiple of {local} for each of {replicas} replicas"
-        raise said.error(GLOBAL if GLOBAL in said else LOCAL, message, f"a multiple of {max(1, local) * replicas}")
+        raise stated.error(GLOBAL if GLOBAL in stated else LOCAL, message, f"a multiple of {max(1, local) * replicas}")
     if fields["layout.pp"] == 1:
         return {"layout.micro_batch": local, "sequences": total}
-    micro = said.integer(MICRO_BATCH, 1)
+    micro = stated.integer(MICRO_BATCH, 1)
     if not micro or local % micro:
-        raise said.error(MICRO_BATCH, f"{micro} does not divide the local batch of {local}", "a divisor")
+        raise stated.error(MICRO_BATCH, f"{micro} does not divide the local batch of {local}", "a divisor")
     if total != local * replicas:
         message = f"a step would be {total // (local * replicas)} pipelines one after the other, which no plan is"
-        raise said.error(GLOBAL, message, f"{LOCAL} = {total // replicas}")
+        raise stated.error(GLOBAL, message, f"{LOCAL} = {total // replicas}")
     return {"layout.micro_batch": micro, "sequences": total}
 
 
-def read_limits(said: Said, fields: Fields) -> Fields:
+def read_limits(stated: Stated, fields: Fields) -> Fields:
     """Raises InputError for what 0.2.2 refuses of a model: pipelines, or sharded sequences of flexible attention."""
-    name = said.value("model.name", "llama3") if EAGER not in said else ""
+    name = stated.value("model.name", "llama3") if EAGER not in stated else ""
     if name in NO_PIPELINE and fields["layout.pp"] > 1:
-        raise said.error(PP, f"torchtitan 0.2.2 has no pipeline for {name}", "pp: 1, or --version 0.3")
+        raise stated.error(PP, f"torchtitan 0.2.2 has no pipeline for {name}", "pp: 1, or --version 0.3")
     if name in NO_CONTEXT and fields["layout.cp"] > 1:
-        raise said.error(CP, f"torchtitan 0.2.2 shards no sequences of {name}", "cp: 1, or --version 0.3")
+        raise stated.error(CP, f"torchtitan 0.2.2 shards no sequences of {name}", "cp: 1, or --version 0.3")
     return {}
 
 
@@ -281,15 +281,15 @@ def write_sequence_parallel(fields: Fields) -> Arguments:
     return {SEQUENCE_PARALLEL: (str(fields["layout.sequence_parallel"]).lower(),)}
 
 
-def read_sequence_parallel(said: Said, fields: Fields) -> Fields:
-    sharded = EAGER not in said or is_true(said, SEQUENCE_PARALLEL, True)
+def read_sequence_parallel(stated: Stated, fields: Fields) -> Fields:
+    sharded = EAGER not in stated or is_true(stated, SEQUENCE_PARALLEL, True)
     return {"layout.sequence_parallel": sharded}
 
 
 ROWS: tuple[Row, ...] = (
     Row(("module",), ("model.name", "model.flavor"), (), write_model, read_model),
-    stated("tokens", "training.seq_len", 2048),
-    stated("layout.tp", TP, 1),
+    always("tokens", "training.seq_len", 2048),
+    always("layout.tp", TP, 1),
     Row(
         ("layout.sequence_parallel",),
         (SEQUENCE_PARALLEL,),

@@ -9,7 +9,7 @@ from planner.targets.keyed_file import named, nested, read_toml, toml_text
 from planner.targets.launch_command import LaunchCommand, read_launch
 from planner.targets.launch_script import Script, script_text
 from planner.targets.launchers import ConfigFile
-from planner.targets.rows import Arguments, Said
+from planner.targets.rows import Arguments, Stated
 from planner.targets.target import Target, WrittenLaunch
 from planner.targets.torchtitan import EXPERTS_FP8, PARTS, ROWS, SINCE, UNTIL_2
 from planner.targets.torchtitan_models import CONFIGS, config_of
@@ -105,21 +105,21 @@ def flag(name: str, values: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
 def read(text: str, name: str, given: Mapping[str, str]) -> LaunchCommand:
     """What a TOML, or a script with flags, starts. Raises InputError, also for settings of the other form's version."""
     if name.endswith(".toml"):
-        said = read_toml(text, name, given)
-        wrong = next((each for each in said.values if each in SINCE), None)
+        stated = read_toml(text, name, given)
+        wrong = next((each for each in stated.values if each in SINCE), None)
         version = "0.3, which has flags in place of TOML"
-        command = LaunchCommand(PROGRAM, said, None)
+        command = LaunchCommand(PROGRAM, stated, None)
     else:
         command = read_launch(text, name, given, ())
-        said = settings_of(command.said)
-        wrong = next((each for each in said.values if each in UNTIL_2), None)
+        stated = settings_of(command.stated)
+        wrong = next((each for each in stated.values if each in UNTIL_2), None)
         version = "0.2, which has TOML"
     if wrong:
-        raise said.error(wrong, f"this is a setting of torchtitan {version}", "leave it out, or the other form")
-    return command._replace(said=said)
+        raise stated.error(wrong, f"this is a setting of torchtitan {version}", "leave it out, or the other form")
+    return command._replace(stated=stated)
 
 
-def settings_of(flags: Said) -> Said:
+def settings_of(flags: Stated) -> Stated:
     """Flags as settings, beside those of the configuration that they name. Raises InputError."""
     values: dict[str, tuple[str, ...]] = {}
     places: dict[str, str] = {}
@@ -133,7 +133,7 @@ def settings_of(flags: Said) -> Said:
             values[MODE], places[MODE] = (word.removeprefix(SUBCOMMAND),), flags.places[name]
     if "job.config_file" in values:
         raise flags.error("--job.config_file", "the settings are in that file", "import the TOML itself")
-    found = Said(values, places, flags.file, {key.removeprefix("--"): own for key, own in flags.unknown.items()})
+    found = Stated(values, places, flags.file, {key.removeprefix("--"): own for key, own in flags.unknown.items()})
     name = found.choice("config", CONFIGS)
     config = CONFIGS[name].arguments()
     if found.value("module") != CONFIGS[name].name:
@@ -141,7 +141,7 @@ def settings_of(flags: Said) -> Said:
     implied = {key: (value,) for key, value in config.items() if key not in values}
     found.defaults.update({key: f"{own[0]}, by {name}" for key, own in implied.items() if not key.startswith("model.")})
     told = {key: value for key, value in values.items() if key not in ("module", "config")}
-    return Said(implied | told, places, flags.file, found.unknown, found.defaults)
+    return Stated(implied | told, places, flags.file, found.unknown, found.defaults)
 
 
 TORCHTITAN = Target(

@@ -89,7 +89,7 @@ def flavor_module(name: str, flavor: str) -> Decoder:
     """The module of a flavor."""
     shipped, changes = FLAVORS[name, flavor]
     module = library.read_named(shipped, Model)[0].modules["llm"]
-    assert isinstance(module, Decoder)
+    assert type(module) is Decoder
     return with_fields(module, **changes)
 
 

@@ -20,7 +20,7 @@ from planner.specs.hardware.node_cluster import NodeCluster
 from planner.specs.job import Fix, Job
 from planner.specs.model import Model
 from planner.specs.named_files import read_software
-from planner.specs.parallelism import decided_fields
+from planner.specs.parallelism import Parallelism, decided_fields
 from planner.specs.workload.length_sources import Workload
 from planner.strategies import strategy_deciding
 from planner.targets import TARGETS, Launch, LaunchCommand, ReadLaunch, Target, blackwell, located, read_target
@@ -42,12 +42,12 @@ class ImportedLaunch:
     @property
     def defaults(self) -> dict[str, str]:
         """Arguments that the file does not say, with what was taken."""
-        return self.read.said.defaults
+        return self.read.stated.defaults
 
     @property
     def holes(self) -> dict[str, str]:
         """Arguments whose values whoever runs the file gives, with what they are made of."""
-        return {argument: name for argument, (name, _) in self.read.said.unknown.items()}
+        return {argument: name for argument, (name, _) in self.read.stated.unknown.items()}
 
 
 def import_launch(name: str, file: Path, gpus: str, folder: Path, given: Mapping[str, str]) -> ImportedLaunch:
@@ -98,7 +98,7 @@ def require_startable(target: Target, read: ReadLaunch) -> Layout:
         wrong += [(refusal_text(target.name, refusal), refusal.fix) for refusal in refusals]
     if wrong:
         message, fix = wrong[0]
-        raise located(target, read.said, InputError(message, fix=fix))
+        raise located(target, read.stated, InputError(message, fix=fix))
     return layout
 
 
@@ -115,7 +115,7 @@ def job_files(target: Target, launch: Launch, layout: Layout, gpus: str, folder:
         workload=Workload(lengths=launch.tokens, batch_rows=launch.sequences),
         software=f"./{SOFTWARE_FILE}" if software else target.software,
         strategy=strategy_deciding("layouts", 1),
-        fix=Fix(layouts={MODULE: with_fields(fixable_layout(layout), dp=None)}),
+        fix=Fix(layouts={MODULE: fixed_layout(launch, layout)}),
     )
     return {
         MODEL_FILE: model,
@@ -123,6 +123,13 @@ def job_files(target: Target, launch: Launch, layout: Layout, gpus: str, folder:
         **({SOFTWARE_FILE: software} if software else {}),
         JOB_FILE: job,
     }
+
+
+def fixed_layout(launch: Launch, layout: Layout) -> Parallelism:
+    """A layout of which nothing is left to a search; dp is what is left of the ranks."""
+    degrees = ("tp", "cp", "pp", "vpp", "replica", *(("ep", "etp", "dispatch") if launch.module.routed_experts else ()))
+    named = {name: getattr(layout, name) for name in (*degrees, "overlap")}
+    return with_fields(fixable_layout(layout), **named, dp=None)
 
 
 def told_software(target: Target, launch: Launch) -> Software | None:

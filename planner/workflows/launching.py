@@ -1,6 +1,7 @@
 """Plans for other programs: the file that starts one, or the best plan of those that the program can be told."""
 
 from dataclasses import replace
+from shlex import quote
 
 from planner import pipeline
 from planner import why as reasons
@@ -90,5 +91,5 @@ def better(reference: str, to: str, version: str = "") -> ExportedPlan:
     for argument in dict.fromkeys([*before, *after]):
         if before.get(argument) != after.get(argument):
             changed = ((sign, of.get(argument)) for sign, of in (("-", before), ("+", after)))
-            lines += [" ".join((f"{sign} {argument}", *values)) for sign, values in changed if values is not None]
+            lines += [" ".join((f"{sign} {argument}", *map(quote, told))) for sign, told in changed if told is not None]
     return ExportedPlan("change of arguments", "\n".join([*lines, ""]), ())

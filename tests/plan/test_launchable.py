@@ -81,7 +81,9 @@ OTHERS = [
     ("offload", {"offload": "none"}, {"offload": 0.5}),
     ("offload", {"offload": "alone"}, {"offload": 0.5, "recompute": "full"}),
     ("optimizer offload", {"optimizer_offload": ()}, {"optimizer_offload": 0.5, "zero": 1}),
-    ("recomputation", {"recompute": ("none", "full")}, {"recompute": {"0-3": "full"}}),
+    ("recomputation", {"recompute": ("none", "full")}, {"recompute": {"4-7": "full"}}),
+    ("recomputation", {"recompute": ("none", "full")}, {"recompute": {"0-3,41-43": "full"}, "pp": 2}),
+    ("recomputation", {"recompute": ("none", "full"), "recompute_block": False}, {"recompute": {"0-3": "full"}}),
     ("overlap of ep", {"ep_overlap": "interleaved"}, {"overlap": ("ep",), "ep": 2, "recompute": "full"}),
     ("recomputation", {"recompute": ("none", "full")}, {"recompute": ("norm",)}),
     ("recomputed parts", {"recomputed_parts": ()}, {"recompute": {"0-3": "full", "4-7": ("norm",)}}),
@@ -96,6 +98,14 @@ def layout(**fields):
 
 def names(*case):
     return [refusal.rule for refusal in launch_refusals(*case)]
+
+
+@pytest.mark.parametrize(
+    "fields", [{"recompute": {"0-3": "full"}}, {"recompute": {"0-3,40-43": "full"}, "pp": 2}], ids=str
+)
+def test_a_block_is_the_first_layers_of_each_chunk(fields):
+    """Which frameworks can say that name no ranges."""
+    assert names(layout(**fields), FACTS, Knobs(recompute=("none", "full"))) == []
 
 
 def test_every_rule_has_a_case():

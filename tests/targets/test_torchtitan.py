@@ -75,7 +75,7 @@ def test_a_file_is_read_as_the_launch_that_it_was_written_of(name, version):
     launched = LAUNCHES[name][0]
     found = read(file_of(name, version), launched.ranks, "x.toml" if version == "0.2" else "x.sh")
     assert found.launch == canonical(launched) and not found.unpriced
-    assert {hole for hole, _ in found.said.unknown.values()} == {"HF_ASSETS_PATH", "DATASET_PATH"}
+    assert {hole for hole, _ in found.stated.unknown.values()} == {"HF_ASSETS_PATH", "DATASET_PATH"}
 
 
 def test_every_launch_was_judged_and_every_mutation_refused():
@@ -146,14 +146,14 @@ def test_what_a_toml_does_not_say_is_as_by_default_and_listed():
     found = read(TOML.format(training="", parallelism=""), 16)
     layout = found.launch.layout
     assert (layout.dp, layout.zero, layout.micro_batch, found.launch.sequences) == (8, 3, 2, 16)
-    assert found.said.defaults["training.global_batch_size"] == "-1"
-    assert found.said.defaults["parallelism.data_parallel_shard_degree"] == "-1"
+    assert found.stated.defaults["training.global_batch_size"] == "-1"
+    assert found.stated.defaults["parallelism.data_parallel_shard_degree"] == "-1"
 
 
 def test_flags_are_beside_what_their_configuration_says():
     found = read("torchrun -m torchtitan.train --module llama3 --config llama3_70b\n", 64, "x.sh")
     assert (found.launch.layout.tp, found.launch.layout.recompute, found.launch.tokens) == (8, "full", 8192)
-    assert found.said.defaults["parallelism.tensor_parallel_degree"] == "8, by llama3_70b"
+    assert found.stated.defaults["parallelism.tensor_parallel_degree"] == "8, by llama3_70b"
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,9 @@
 """What Megatron-LM's own parser said of exported files holds of those that are exported now."""
 
+import csv
 import hashlib
 import json
+import re
 
 import pytest
 
@@ -11,6 +13,7 @@ from planner.specs.base import Ranks, with_fields
 from planner.specs.layers.head_widths import kv_heads
 from planner.specs.parallelism import decided_fields
 from planner.targets import TARGETS, canonical
+from tests.targets.examples_of_others import LIST
 from tests.targets.launches import LAUNCHES
 from tests.targets.parsers import MUTATIONS, VERDICTS, mutated, refused_here, run_script, script_of
 
@@ -46,6 +49,23 @@ def test_the_file_is_the_one_that_was_accepted_and_derives_what_the_plan_says(na
         name: sorted({tuple(ranks) for ranks in groups_over(layout, dims).values()}) for name, dims in GROUPS.items()
     }
     assert said["groups"] == hashlib.sha256(json.dumps(groups).encode()).hexdigest()[:16]
+
+
+# A line, perhaps with its argument, or the program that is started.
+PLACE = r":\d+(:\d+)?( \(|\)$)|files are read that start|it starts"
+
+
+def test_launch_files_of_others_were_priced_or_refused_with_what_is_not_known():
+    """None is read by half: each refusal names a line, an argument, or the program that it starts."""
+    with LIST.open(newline="") as listed:
+        ends = [*csv.DictReader(listed)]
+    assert len({each["sha256"] for each in ends}) >= 20
+    assert sum(each["ended"] == "priced" for each in ends) >= 20
+    for each in ends:
+        assert (each["ended"], bool(each["about"])) in (("priced", False), ("refused", True)), each["file"]
+        assert each["ended"] == "priced" or re.search(
+            r":\d+( \(--|\)$)|files are read that start|\.(sh|yaml)", each["about"]
+        )
 
 
 def test_every_mutation_was_refused_by_that_parser_or_here():

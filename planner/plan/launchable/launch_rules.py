@@ -13,6 +13,7 @@ import numpy as np
 
 from planner.plan.descriptions import flow_text
 from planner.plan.mesh.even_stages import has_even_stages
+from planner.plan.mesh.recomputed_blocks import block_size, chunk_sizes
 from planner.specs.framework.knobs import RECOMPUTE_KINDS, ZERO_STAGES, Knobs
 from planner.specs.layers import Module
 from planner.specs.layers.head_widths import kv_heads
@@ -214,6 +215,20 @@ def refuses_ep_overlap(at: LaunchCase) -> Truth:
     by_range = at.options.recompute.values() if isinstance(at.options.recompute, dict) else ()
     full = (at["recompute"] == FULL) | ((at["recompute"] == RANGES) & ("full" in by_range))
     return full | recomputes_any(at, {"moe"}) | ((at["pp"] > 1) & (at["vpp"] == 1))
+
+
+def refuses_recompute(at: LaunchCase) -> Truth:
+    """Layers recompute what the framework cannot, or as it cannot say it: ranges that are no blocks."""
+    named = PART_SETS if "selective" in at.knobs.recompute else ()
+    refused: Truth = ~is_among("recompute", (*at.knobs.recompute, *named), at)
+    how = at.options.recompute
+    if not (at.knobs.recompute_block and "full" in at.knobs.recompute and isinstance(how, dict)):
+        return refused
+
+    def is_block(chunks: int) -> bool:
+        return block_size(how, chunk_sizes(at.options, at.facts.layers, chunks)) > 0
+
+    return refused & ~np.vectorize(is_block, otypes=[np.bool_])(at["pp"] * at["vpp"])
 
 
 def refuses_parts(at: LaunchCase) -> Truth:
@@ -452,9 +467,7 @@ RULES = (
     ),
     Rule(
         "recomputation",
-        lambda at: (
-            ~is_among("recompute", (*at.knobs.recompute, *(PART_SETS if "selective" in at.knobs.recompute else ())), at)
-        ),
+        refuses_recompute,
         lambda at: f"it cannot recompute {word(at, 'recompute')} | recompute: {choices(at.knobs.recompute)}",
     ),
     Rule(

@@ -64,6 +64,7 @@ class Knobs(Spec):
     replica: bool = True  # several replicas of the ZeRO shards (HSDP)
     replica_shards: Literal["any", "sharded"] = "any"  # sharded: replica > 1 beside tp or cp needs dp > 1
     recompute: tuple[RecomputeKind, ...] = RECOMPUTE_KINDS
+    recompute_block: bool = True  # the first so many layers of each chunk in full, where `full` is possible
     recomputed_parts: tuple[RecomputedPart, ...] = RECOMPUTED_PARTS  # that can be named, where selective is possible
     offload: Literal["none", "alone", "any"] = "any"  # of activations; alone: without pipeline and recomputation
     # whole: of modules or layers as a whole, some of which a share stands for.
