@@ -107,6 +107,7 @@ def read_fixed(stated: Stated, fields: Fields) -> Fields:
 
 
 ROWS: tuple[Row, ...] = (
+    Row((), tuple(FIXED), (), lambda fields: FIXED, read_fixed),
     MODEL, TOKENS,
     asked("layout.micro_batch", "micro_batch_size", "1", Stated.integer),
     asked("sequences", "batch_size", "512", Stated.integer),
@@ -117,7 +118,6 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(("layout.recompute",), (RECOMPUTE,), (), write_recompute, read_recompute),
     Row(("layout.dtype",), ("mixed_precision",), (), write_dtype, read_dtype),
-    Row((), tuple(FIXED), (), lambda fields: FIXED, read_fixed),
     only(f"{MESH}sp_size", "1"),
     only(f"{FSDP}activation_checkpointing_offload", "false"), only("use_parallelism_config", "true"),
 )  # fmt: skip

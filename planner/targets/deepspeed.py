@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from planner.files import json_text
 from planner.specs.layers import Decoder
 from planner.targets.asked_rows import MODEL, RECOMPUTE, TOKENS, asked, what_the_script_has
-from planner.targets.keyed_file import always, is_true, named, nested, only, read_yaml
+from planner.targets.keyed_file import is_true, named, nested, only, read_yaml
 from planner.targets.launch_command import LaunchCommand
 from planner.targets.launchers import ConfigFile
-from planner.targets.rows import Arguments, Fields, Row, Stated
+from planner.targets.rows import Arguments, Fields, Row, Stated, number
 from planner.targets.target import Target, WrittenLaunch
 
 TP, SP, STAGE = "tensor_parallel.autotp_size", "sequence_parallel_size", "zero_optimization.stage"
@@ -106,7 +106,7 @@ def read_batch(stated: Stated, fields: Fields) -> Fields:
 ROWS: tuple[Row, ...] = (
     MODEL, TOKENS, RECOMPUTE,
     asked("layout.pp", "pipeline_stages", "4", Stated.integer, "1"),
-    always("layout.tp", TP, 1),
+    number("layout.tp", TP, 1),
     Row(("layout.cp",), (SP,), (), lambda fields: {SP: (str(fields["layout.cp"]),)}, read_context),
     Row(("layout.zero", "layout.dp"), (STAGE,), (), lambda f: {STAGE: (str(f["layout.zero"]),)}, read_zero),
     Row(("layout.dtype", "layout.gradients"), (BF16, FP16, SENT), (), write_dtype, read_dtype),

@@ -50,9 +50,14 @@ def is_true(stated: Stated, key: str, default: bool) -> bool:
 
 
 def stated_settings(content: Any, places: Mapping[str, int], name: str, given: Mapping[str, str]) -> Stated:
-    """The settings of a file's content, and those that are given beside it; one that begins with `$` is a hole."""
-    values = {key: (value,) for key, value in given.items()} | dict(flat(content))
-    holes = {key: (own[0][1:], "is left to who runs it") for key, own in values.items() if own and own[0][:1] == "$"}
+    """The settings of a file's content, and those that are given beside it, or for `auto`. `$NAME` is a hole."""
+    values = dict(flat(content)) | {key: (value,) for key, value in given.items()}
+    holes: dict[str, tuple[str, str]] = {}
+    for key, own in values.items():
+        if own[:1] == ("auto",):
+            holes[key] = (key, "is left to its script")
+        elif own and own[0][:1] == "$":
+            holes[key] = (own[0][1:], "is left to who runs it")
     lines = {key: f"{name}:{places.get(key, 1)}" for key in values if key not in given}
     return Stated(values, lines, name, holes)
 
@@ -60,7 +65,7 @@ def stated_settings(content: Any, places: Mapping[str, int], name: str, given: M
 def flat(content: Any, path: str = "") -> Iterator[tuple[str, tuple[str, ...]]]:
     """Every setting by its dotted name, with its values as text."""
     for key, value in content.items() if isinstance(content, dict) else ():
-        if isinstance(value, dict) and value:
+        if isinstance(value, dict):
             yield from flat(value, f"{path}{key}.")
         else:
             yield f"{path}{key}", tuple(map(text_of, value)) if isinstance(value, list) else (text_of(value),)

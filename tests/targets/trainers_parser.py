@@ -55,7 +55,7 @@ def of_deepspeed(case: dict) -> dict:
         "zero_optimization.stage": int(config.zero_optimization_stage),
         "bf16.enabled": config.bfloat16_config.enabled,
         "communication_data_type": str(config.communication_data_type).replace("torch.", ""),
-        "tensor_parallel.autotp_size": config.tensor_parallel_config.autotp_size,
+        "tensor_parallel.autotp_size": config.tensor_parallel_config.autotp_size or 1,
         "sequence_parallel_size": settings.get("sequence_parallel_size", 1),
         "dp": config.world_size,
     }

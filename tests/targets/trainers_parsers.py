@@ -36,7 +36,7 @@ LAUNCHES: dict[str, dict[str, Launch]] = {
         "ulysses-zero-2": launch(LLAMA_70B, 64, 32768, 64, cp=4, ulysses=4, zero=2, recompute="full"),
         "pipeline": launch(LLAMA_70B, 64, 4096, 512, pp=8, zero=1),
         "pipeline-0": launch(GPT, 32, 2048, 256, pp=4, zero=0, micro_batch=4),
-        "pipeline-tp": launch(LLAMA_70B, 64, 4096, 256, pp=4, tp=4, zero=1, recompute="full"),
+        "pipeline-full": launch(LLAMA_70B, 64, 4096, 256, pp=8, zero=1, recompute="full"),
         "moe-replicated": launch(MIXTRAL, 64, 4096, 256, zero=3),
         "accumulated": launch(LLAMA_8B, 8, 4096, 1024, zero=3, micro_batch=4),
         "large": launch(LLAMA_70B, 512, 8192, 1024, zero=3),
