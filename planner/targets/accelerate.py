@@ -1,5 +1,5 @@
-"""Accelerate's YAML: fields of a launch ↔ FSDP2's settings and its mesh. What each means, and its default, is of
-accelerate/commands/launch.py and accelerate/parallelism_config.py of 1.15. Model and batch are its script's.
+"""Accelerate's YAML: fields of a launch ↔ FSDP2's settings and its mesh. What each means, and its default, is of the
+launcher and the ParallelismConfig of 1.15. Model and batch are its script's.
 """
 
 from collections.abc import Mapping

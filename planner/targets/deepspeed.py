@@ -1,5 +1,5 @@
-"""DeepSpeed's JSON: fields of a launch ↔ its settings. What each means, and its default, is of runtime/config.py and
-runtime/zero/config.py of 0.19.8. The model, its pipeline and what it recomputes are its script's.
+"""DeepSpeed's JSON: fields of a launch ↔ its settings. What each means, and its default, is of the DeepSpeedConfig of
+0.19.8. The model, its pipeline and what it recomputes are its script's.
 """
 
 from collections.abc import Mapping
