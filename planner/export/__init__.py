@@ -97,7 +97,7 @@ def import_order_into(form: str, path: Path, plan: Plan) -> Plan:
 def require_known(name: str, formats: Iterable[str]) -> None:
     """Raises InputError where no format has this name."""
     if name not in formats:
-        raise InputError(f"no format is called `{name}`", where="format", fix=f"one of {', '.join(formats)}")
+        raise InputError(f"no format is called `{name}`", where="--to", fix=f"one of {', '.join(formats)}")
 
 
 def with_order(plan: Plan, slots: list[list[Slot]], strategy: str, name: str) -> Plan:

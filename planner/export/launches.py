@@ -23,7 +23,7 @@ from planner.units import plural
 
 
 class Unsaid(InputError):
-    """A program cannot be told a plan; another plan it can."""
+    """A program cannot be told a plan; it may be told another of the same problem."""
 
 
 def write_launch(target: Target, plan: Plan, version: str = "") -> str:
@@ -38,7 +38,7 @@ def write_launch(target: Target, plan: Plan, version: str = "") -> str:
 
 
 def around(launcher: str, plan: Plan, target: Target | None, version: str, text: str) -> str:
-    """A file that starts a plan as a launcher's file. Raises Unsaid where nodes are not alike."""
+    """A file that starts a plan as a launcher's file. Raises InputError where nodes are not alike."""
     per_node = ranks_per_node(plan)
     nodes = plan.size // per_node
     config = target.started.get(chosen_version(target, version)) if target else None
@@ -47,16 +47,18 @@ def around(launcher: str, plan: Plan, target: Target | None, version: str, text:
 
 
 def write_runtime(plan: Plan) -> str:
-    """The script that runs a plan here, on every node. Raises Unsaid where nodes are not alike."""
+    """The script that runs a plan here, on every node. Raises InputError where nodes are not alike."""
     per_node = ranks_per_node(plan)
     return runtime_script(plan.size // per_node, per_node)
 
 
 def ranks_per_node(plan: Plan) -> int:
-    """Raises Unsaid where nodes are not alike."""
+    """Raises InputError where nodes are not alike."""
     per_node = {kind.per_node for kind in plan.ranks}
     if len(per_node) > 1 or plan.size % min(plan.size, *per_node):
-        raise Unsaid("torchrun starts as many ranks on every node", where="ranks", fix="nodes alike, all of them used")
+        raise InputError(
+            "torchrun starts as many ranks on every node", where="ranks", fix="nodes alike, all of them used"
+        )
     return min(plan.size, *per_node)
 
 
@@ -87,28 +89,30 @@ def require_launchable_by(target: Target, plan: Plan) -> None:
 
 
 def launch_of_plan(target: Target, plan: Plan) -> Launch:
-    """What a plan starts. Raises Unsaid where that is more than one module with one layout, and steps alike."""
+    """What a plan starts. Raises InputError where that is more than one module with one layout, and steps alike."""
     (name, layout), *others = plan.layouts.items()
     module = plan.uses.models[name]
     if others or type(module) not in target.modules:
         names = " and ".join(plan.layouts)
         kinds = " or ".join(kind.__name__.lower() for kind in target.modules)
-        raise Unsaid(
+        raise InputError(
             f"{target.name} is told of one {kinds}, the plan has {names}", where="layouts", fix="a plan of one"
         )
     if layout.experts:
         message = f"{target.name} places experts of all layers alike"
-        raise Unsaid(message, where=f"layouts.{name}.experts", fix="leave `experts` out")
+        raise InputError(message, where=f"layouts.{name}.experts", fix="leave `experts` out")
     per_node = ranks_per_node(plan)
     if len(layout.ranks) != plan.size:
-        raise Unsaid(f"{target.name} uses all ranks", where=f"layouts.{name}.ranks", fix="leave `ranks` out")
+        raise InputError(f"{target.name} uses all ranks", where=f"layouts.{name}.ranks", fix="leave `ranks` out")
     sizes = {plan.uses.tokens(name, item) for item in plan.uses.items[name]}
     steps = {sum(len(a.items) for m in step.micro_batches for a in assignments(plan, m)) for step in plan.steps}
     if len(sizes) != 1 or len(steps) != 1:
         message = f"{target.name} is told one length of sequences, and the plan has {min(sizes)} to {max(sizes)} tokens"
-        raise Unsaid(message, where=f"uses.items.{name}", fix="workload: {lengths: 8192, batch_rows: 512}")
+        raise InputError(message, where=f"uses.items.{name}", fix="workload: {lengths: 8192, batch_rows: 512}")
     if module.trained != "all":
-        raise Unsaid(f"{target.name} trains all of a model", where=f"uses.models.{name}.trained", fix="trained: all")
+        raise InputError(
+            f"{target.name} trains all of a model", where=f"uses.models.{name}.trained", fix="trained: all"
+        )
     timing = plan.uses.prices.timing
     return Launch(
         module=module,

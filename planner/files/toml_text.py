@@ -19,7 +19,7 @@ def load_toml(text: str, name: str) -> tuple[dict[str, Any], dict[str, int]]:
     """Plain data, and the line of every key by its dotted name. Raises InputError."""
     try:
         return tomllib.loads(text), key_lines(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         line = re.search(r"line (\d+)", str(error))
         where = f"{name}:{line[1]}" if line else name
         raise InputError(f"this is not TOML: {error}", where=where, fix="fix the syntax there") from error

@@ -4,7 +4,7 @@ from typing import Any
 
 from planner.plan.mesh.even_stages import even_stages
 from planner.plan.plan_file import Layout
-from planner.specs.base import Count, Layers, RankCount, Ranks, Spec, spec_of, with_fields
+from planner.specs.base import Count, Layers, RankCount, Ranks, SampleCount, Spec, spec_of, with_fields
 from planner.specs.layers import Decoder, Module
 from planner.specs.layers.components import Experts, LatentAttentionShape, StateSpace
 from planner.specs.layers.head_widths import head_dim, kv_heads
@@ -25,7 +25,7 @@ class Launch(Spec, kw_only=True):
     module: Module
     layout: Parallelism
     tokens: Count  # of each sequence
-    sequences: Count  # of a step
+    sequences: SampleCount  # of a step
     ranks: RankCount
     per_node: RankCount
     reduces_early: bool = True  # gradients are reduced beside backward

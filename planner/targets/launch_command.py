@@ -31,7 +31,10 @@ def read_launch(text: str, name: str, given: Mapping[str, str], switches: Collec
     if name.endswith((".yaml", ".yml")):
         return read_yaml(text, name)
     shell = Shell(name, given)
-    launches = [launch for words in commands(text, shell) for launch in launches_of(words, shell)]
+    try:
+        launches = [launch for words in commands(text, shell) for launch in launches_of(words, shell)]
+    except RecursionError as error:
+        raise InputError("its expansions are nested too deeply", where=name, fix="a launch script") from error
     if not launches:
         fix = "the script with the line that starts training, such as `torchrun … pretrain_gpt.py --num-layers 32 …`"
         raise InputError("it launches nothing: no torchrun, and no program in Python", where=name, fix=fix)

@@ -5,7 +5,7 @@ core/transformer/transformer_config.py).
 
 from math import prod
 
-from planner.targets.megatron_layers import EXPERT_ROWS, MODULE_ROWS, VOCAB_ROW, has_experts
+from planner.targets.megatron_layers import EXPERT_ROWS, MODULE_ROWS, MOST_LAYERS, VOCAB_ROW, has_experts
 from planner.targets.megatron_stages import PIPELINE_ROW, RECOMPUTE_ROW
 from planner.targets.rows import Arguments, Fields, Row, Stated, number, switch, switches
 
@@ -177,7 +177,7 @@ LAYOUT_ROWS: tuple[Row, ...] = (
         write_context,
         read_context,
     ),
-    number("layout.pp", "--pipeline-model-parallel-size", 1),
+    number("layout.pp", "--pipeline-model-parallel-size", 1, most=MOST_LAYERS),
     PIPELINE_ROW,
     number("layout.ep", "--expert-model-parallel-size", 1),
     number("layout.etp", "--expert-tensor-parallel-size", lambda fields: fields["layout.tp"], when=has_experts),

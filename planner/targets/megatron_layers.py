@@ -8,6 +8,7 @@ import re
 from planner.specs.layers.rope_scaling import LinearScaling, Llama3Scaling, RopeScaling, YarnScaling
 from planner.targets.rows import Arguments, Fields, Row, Stated, number, switch, switches, word
 
+MOST_LAYERS = 10_000  # of a model file
 VOCAB_MULTIPLE = 128  # times tp: what the rows of the embedding are padded to
 GPT2_TOKENS = 50257  # of its usual tokenizer
 ACTIVATIONS = {  # gated, activation
@@ -158,7 +159,7 @@ LATENT_ROWS: tuple[Row, ...] = (
     number("module.latent.value_dim", "--v-head-dim", 128, when=is_latent),
 )
 MODULE_ROWS: tuple[Row, ...] = (
-    number("module.layers", "--num-layers"),
+    number("module.layers", "--num-layers", most=MOST_LAYERS),
     number("module.hidden", "--hidden-size"),
     number("module.heads", "--num-attention-heads"),
     Row(("module.kv_heads",), ("--num-query-groups",), ("--group-query-attention",), write_groups, read_groups),
@@ -230,10 +231,10 @@ def read_frequency(stated: Stated, fields: Fields) -> Fields:
 
 def repeated(text: str) -> list[int]:
     """The numbers of `([0]*3+[1]*58)` or `([1]+[0])*4`; none where it is no such expression."""
-    text = re.sub(r"\s", "", text).strip("'\"")
+    text = re.sub(r"\s", "", text[:MOST_LAYERS]).strip("'\"")
     text = re.sub(r"\[([01,]*)\]", lambda found: found[1].replace(",", ""), text)
     for pattern in (r"([01]+)\*(\d{1,4})", r"\(([01+]+)\)\*(\d{1,4})"):
-        text = re.sub(pattern, lambda found: found[1].replace("+", "") * int(found[2]), text)[:100_000]
+        text = re.sub(pattern, lambda found: (found[1].replace("+", "") * int(found[2]))[:MOST_LAYERS], text)
     digits = re.sub(r"[+()]", "", text)
     return [int(digit) for digit in digits] if re.fullmatch("[01]*", digits) else []
 

@@ -6,6 +6,7 @@ from itertools import accumulate, groupby, pairwise
 from planner.plan.mesh.recomputed_blocks import block_size, chunk_sizes, first_layers
 from planner.specs.base import Layers
 from planner.specs.parallelism import Parallelism, Recompute, RecomputedPart, parts_of, recompute_of
+from planner.targets.megatron_layers import MOST_LAYERS
 from planner.targets.rows import Arguments, Fields, Row, Stated
 
 BY_LAYERS, BY_CHUNKS = "--num-layers-per-virtual-pipeline-stage", "--num-virtual-stages-per-pipeline-rank"
@@ -52,9 +53,9 @@ def read_stages(stated: Stated, fields: Fields) -> Fields:
 
 def written_out(stated: Stated) -> list[int]:
     """Layers of each stage of `Et|(tt|)*2t*3L`: parts of stages may be repeated. Raises InputError."""
-    text = re.sub(r"\s|,", "", stated.one(WRITTEN_OUT)).strip("'\"")
+    text = re.sub(r"\s|,", "", stated.one(WRITTEN_OUT)[:MOST_LAYERS]).strip("'\"")
     for pattern in (r"([A-Za-z])\*(\d{1,4})", r"\(([^()]*)\)\*(\d{1,4})"):
-        text = re.sub(pattern, lambda found: found[1] * int(found[2]), text)[:100_000]
+        text = re.sub(pattern, lambda found: (found[1] * int(found[2]))[:MOST_LAYERS], text)
     if not re.fullmatch(r"E[t|]*L", text):
         raise stated.error(WRITTEN_OUT, "stages other than of layers `t` are no plan's", "such as Ett|tt|tt|ttL")
     return [stage.count("t") for stage in text.split("|")]
@@ -73,7 +74,7 @@ def counted(stated: Stated, pp: int, layers: int) -> list[int]:
         raise stated.error(where, f"{left} layers do not divide over {between} stages", "a number that divides them")
     own = left // between if between > 0 else 0
     ranks = [first or own, *[own] * (pp - 2), last or own] if pp > 1 else [layers]
-    chunks = stated.integer(BY_CHUNKS) if BY_CHUNKS in stated else 1
+    chunks = stated.integer(BY_CHUNKS, most=MOST_LAYERS) if BY_CHUNKS in stated else 1
     if BY_LAYERS in stated:
         chunks = max(1, ranks[0]) / max(1, stated.integer(BY_LAYERS))  # type: ignore[assignment]
     if chunks < 1 or chunks != int(chunks) or any(rank % int(chunks) for rank in ranks):

@@ -15,6 +15,7 @@ Fields = Mapping[str, Any]
 Arguments = Mapping[str, tuple[str, ...]]  # by name, with its values; a switch has none
 Default = Any  # a value, or a function of the fields that are known by then; REQUIRED where there is none
 REQUIRED = object()
+MOST = 10**9  # of a whole number
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +48,12 @@ class Stated:
             raise self.error(argument, f"it has {told}", f"{argument} VALUE")
         return values[0]
 
-    def integer(self, argument: str, default: Default = REQUIRED) -> int:
-        """A whole number of at least 0. Raises InputError."""
+    def integer(self, argument: str, default: Default = REQUIRED, most: int = MOST) -> int:
+        """A whole number from 0 to `most`. Raises InputError."""
         text = self.value(argument, default)
-        if not (text.isascii() and text.isdigit() and len(text) < 16):
-            raise self.error(argument, f"`{text[:40]}` is no whole number", f"such as {argument} 8")
+        if not (text.isascii() and text.isdigit() and len(text) < 16 and int(text) <= most):
+            fix = f"such as {argument} 8, and at most {most:,}"
+            raise self.error(argument, f"`{text[:40]}` is no whole number that it can be", fix)
         return int(text)
 
     def number(self, argument: str, default: Default = REQUIRED) -> float:
@@ -112,8 +114,15 @@ class Row:
         return (*self.valued, *self.switches)
 
 
-def number(name: str, argument: str, default: Default = REQUIRED, kind: type = int, when: Condition = usually) -> Row:
-    """A field that is a number, of this kind."""
+def number(
+    name: str,
+    argument: str,
+    default: Default = REQUIRED,
+    kind: type = int,
+    when: Condition = usually,
+    most: int = MOST,
+) -> Row:
+    """A field that is a number, of this kind; a whole one at most `most`."""
 
     def value(fields: Fields) -> Default:
         return default(fields) if callable(default) else default
@@ -126,7 +135,7 @@ def number(name: str, argument: str, default: Default = REQUIRED, kind: type = i
         usual = value(fields)
         if argument not in stated and usual is None:
             return {}
-        return {name: stated.integer(argument, usual) if kind is int else stated.number(argument, usual)}
+        return {name: stated.integer(argument, usual, most) if kind is int else stated.number(argument, usual)}
 
     return Row((name,), (argument,), (), write, read, when)
 

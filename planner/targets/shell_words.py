@@ -18,6 +18,7 @@ OPENING = {"if", "for", "while", "until", "case", "select", "{"}
 CLOSING = {"fi", "done", "esac", "}"}
 BETWEEN = {"then", "else", "elif", "do", "!", "time"}  # words that a command may follow
 DECLARING = {"export", "declare", "local", "readonly", "typeset"}
+MOST_TEXT = 10**6  # characters of a variable
 HOLE = "\ue000"  # around the number of what is unknown
 
 
@@ -80,7 +81,10 @@ class Shell:
             return
         if self.depth:
             value, appends = self.hole(name, f"is decided by a branch at line {line}", line), False
-        self.values[name] = (*self.values.get(name, ()), *value) if appends else value
+        value = (*self.values.get(name, ()), *value) if appends else value
+        if sum(len(word.text) + 1 for word in value) > MOST_TEXT:
+            raise InputError(f"{name} has too much text", where=f"{self.name}:{line}", fix="a launch script")
+        self.values[name] = value
 
     def value(self, piece: Piece, line: int) -> tuple[Value, bool]:
         """The value of an expansion, and whether it is an array's."""
@@ -124,9 +128,7 @@ class Shell:
                 text = (text or "") + piece.text
                 continue
             value, array = self.value(piece, token.line)
-            parts = [
-                Word(part, word.line) for word in value for part in ([word.text] if piece.quoted else word.text.split())
-            ]
+            parts = [part for word in value for part in ((word,) if piece.quoted else blanked(word))]
             if piece.quoted and not array:
                 text = (text or "") + " ".join(part.text for part in parts)
                 continue
@@ -152,7 +154,7 @@ def calculated(text: str) -> int | None:
         return None
     try:
         return int(eval(text.replace("/", "//"), {"__builtins__": {}}))
-    except (SyntaxError, ZeroDivisionError, TypeError, OverflowError):
+    except (SyntaxError, ZeroDivisionError, TypeError, OverflowError, MemoryError, RecursionError):
         return None
 
 

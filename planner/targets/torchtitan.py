@@ -113,8 +113,10 @@ def read_pipeline(stated: Stated, fields: Fields) -> Fields:
     first, last = stated.integer(FIRST_LESS, 1), stated.integer(LAST_LESS, 1)
     count = pp * (1 + interleaved)
     if PARTS in stated and stated.many(PARTS) != ("none",):
-        named = [[part for part in each.split(",") if part.startswith("layers.")] for each in stated.many(PARTS)]
-        stages = tuple(Layers(int(part[7:]) for part in each) for each in named)
+        named = [[part[7:] for part in each.split(",") if part.startswith("layers.")] for each in stated.many(PARTS)]
+        if not all(number.isascii() and number.isdigit() and len(number) < 6 for each in named for number in each):
+            raise stated.error(PARTS, "a layer is none that a model has", "layers.0, layers.1, and so on")
+        stages = tuple(Layers(map(int, each)) for each in named)
     else:
         if PER_STAGE in stated and stated.one(PER_STAGE) != "none":
             count = ceil((layers + first + last) / max(1, stated.integer(PER_STAGE)))

@@ -35,11 +35,12 @@ def exported(reference: str, to: str, version: str = "", launcher: str = "") -> 
     plan = plan_at(reference)
     try:
         return export_plan(plan, to, version, launcher)
-    except Unsaid as error:
-        other = best_told(plan, to) if to in TARGETS and len(plan.layouts) == 1 else None
-        if other is None:
-            raise
-        raise InputError(error.message, where=f"{reference} ({error.where})", fix=f"{error.fix}; or {other}") from error
+    except InputError as error:
+        asked = isinstance(error, Unsaid) and to in TARGETS and len(plan.layouts) == 1
+        other = best_told(plan, to) if asked else None
+        where = error.where if error.where.startswith("--") or not error.where else f"{reference} ({error.where})"
+        fix = f"{error.fix}; or {other}" if other else error.fix
+        raise InputError(error.message, where=where, fix=fix) from error
 
 
 def best_told(plan: Plan, to: str) -> str | None:

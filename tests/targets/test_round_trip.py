@@ -118,3 +118,38 @@ def test_older_versions_have_other_arguments_or_none():
 def test_a_parallelism_without_fields_is_one_of_defaults():
     bare = with_fields(launch(launches.LLAMA_8B, 8, 4096, 64), layout=Parallelism(dp=8, zero=1))
     assert canonical(bare) == canonical(launch(launches.LLAMA_8B, 8, 4096, 64))
+
+
+NASTY = (
+    "0",
+    "-1",
+    "1",
+    "7",
+    "9999",
+    "999999999",
+    "99999999999999999999",
+    "1e9",
+    "nan",
+    "inf",
+    "x",
+    "[1]*9999",
+    "t*9999",
+)
+BASE = (
+    "--num-layers 32 --hidden-size 4096 --num-attention-heads 32 --seq-length 4096 --micro-batch-size 1"
+    " --global-batch-size 64 --bf16"
+)
+
+
+@pytest.mark.parametrize("argument", [argument for row in MEGATRON.rows for argument in row.valued])
+def test_any_value_is_read_or_refused_at_its_argument(argument):
+    """With what makes it apply: a pipeline, experts, latent attention, recomputation."""
+    with_all = "--pipeline-model-parallel-size 2 --num-experts 8 --recompute-granularity full --cp-comm-type a2a+p2p"
+    for more in ("", with_all, "--multi-latent-attention --use-rope-scaling --group-query-attention"):
+        for value in NASTY:
+            text = f"torchrun pretrain_gpt.py {BASE} {more} {argument} {value}\n"
+            known = {"ranks": 8, "per_node": 8, "blackwell": False}
+            try:
+                read_target(MEGATRON, text, "a.sh", {}, lambda command, known=known: known)
+            except InputError as error:
+                assert error.where.startswith("a.sh") and error.message and error.fix, (text, error)

@@ -90,6 +90,16 @@ def test_a_script_that_cannot_be_read_is_refused_at_its_line(text, message):
     assert refused.value.where.startswith("a.sh")
 
 
+DOUBLED = "A=xxxxxxxxxxxxxxxx\n" + "A=$A$A\n" * 40
+NESTED = "A=" + "${B:-" * 3000 + "}" * 3000
+
+
+@pytest.mark.parametrize("text", [DOUBLED, NESTED, "A=$((" + "(" * 150 + "))\n"], ids=["doubled", "nested", "sums"])
+def test_what_would_take_too_much_is_refused(text):
+    with pytest.raises(InputError):
+        read_launch(f"{text}\ntorchrun pretrain_gpt.py --x $A", "a.sh", {}, ()).stated.one("--x")
+
+
 @pytest.mark.parametrize(
     ("launcher", "ranks"),
     [
