@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from planner.errors import InputError
-from planner.targets import LAUNCHERS, TARGETS, Started, arguments_of, canonical, starting
+from planner.targets import LAUNCHERS, TARGETS, Started, arguments_of, canonical, runtime_script, starting
 from tests.targets.launches import launch
 from tests.targets.parsers import VERDICTS
 from tests.targets.trainers_parsers import (
@@ -118,6 +118,20 @@ def test_a_launcher_starts_the_file_with_its_holes_filled(kind, nodes, tmp_path)
     environment["MASTER_ADDR"] = "node-0"
     subprocess.run(["bash", "-c", file], env=environment, cwd=tmp_path, check=True)
     assert seen.read_text() == text.replace("$HOLE", "filled") and not (tmp_path / "broken").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("nodes", [1, 8])
+def test_torchrun_reads_its_line(nodes):
+    from torch.distributed.run import config_from_args, parse_args
+
+    lines = runtime_script(nodes, 8).replace('"$NODE_RANK"', "0").replace('"$MASTER_ADDR"', "node-0").splitlines()
+    line = next(line for line in lines if line.startswith("torchrun ")).replace('"${MASTER_PORT:-29500}"', "29500")
+    config, _, words = config_from_args(
+        parse_args([*line.removesuffix("\\").split()[1:], "-m", "planner.runtime", "plan"])
+    )
+    assert (config.min_nodes, config.max_nodes, config.nproc_per_node) == (nodes, nodes, 8)
+    assert words[-2:] == ["planner.runtime", "plan"]
 
 
 @pytest.mark.skipif(not shutil.which("shellcheck"), reason="Debian's shellcheck")
