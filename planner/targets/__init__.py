@@ -2,7 +2,7 @@
 
 from planner.targets.accelerate import ACCELERATE
 from planner.targets.deepspeed import DEEPSPEED
-from planner.targets.launch import Launch, blackwell, canonical, fields_of
+from planner.targets.launch import Launch, blackwell, canonical, layout_of
 from planner.targets.launch_command import LaunchCommand
 from planner.targets.launchers import LAUNCHERS, Started, runtime_script, starting
 from planner.targets.megatron_layers import GPT2_TOKENS, VOCAB_MULTIPLE, gated_ffn, padded_vocab
@@ -38,8 +38,8 @@ __all__ = [
     "blackwell",
     "canonical",
     "chosen_version",
-    "fields_of",
     "gated_ffn",
+    "layout_of",
     "located",
     "megatron_fields",
     "padded_vocab",

@@ -67,7 +67,7 @@ def read_mesh(stated: Stated, fields: Fields) -> Fields:
     if tp * cp * replicate * shard != fields["ranks"]:
         text = f"replicate {replicate} · shard {shard} · cp {cp} · tp {tp} are no {fields['ranks']} ranks"
         raise stated.error(next(each for each in (SHARD, TP, CP, REPLICATE) if each in stated), text, "sizes that are")
-    own = {"layout.tp": tp, "layout.cp": cp, "layout.ulysses": 1}
+    own = {"layout.tp": tp, "layout.cp": cp}
     if shard * cp == 1 and replicate > 1:
         raise stated.error(REPLICATE, "replicas without shards are no FSDP", f"{SHARD}: {replicate}, {REPLICATE}: 1")
     if shard * cp == 1:

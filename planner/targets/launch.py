@@ -60,11 +60,15 @@ def launch_of(fields: dict[str, Any]) -> Launch:
     return launch
 
 
+def layout_of(launch: Launch) -> Layout:
+    """The layout of a launch as a plan has it, with defaults for what is not decided."""
+    decided = {name: value for name, value in decided_fields(launch.layout).items() if name != "ranks"}
+    return with_fields(Layout(ranks=Ranks(range(launch.ranks))), **decided)
+
+
 def canonical(launch: Launch) -> Launch:
     """The launch with every field decided, in the one way of those that train the same: no field that has no effect."""
-    module, layout = launch.module, launch.layout
-    decided = {name: value for name, value in decided_fields(layout).items() if name != "ranks"}
-    full = with_fields(Layout(ranks=Ranks(range(launch.ranks))), **decided)
+    module, full = launch.module, layout_of(launch)
     ordered = [dim for dim in full.rank_order.split("-") if getattr(full, dim) > 1]
     usual = ordered == [dim for dim in MESH_DIMS if dim in ordered]
     replicas = full.dp * full.cp * full.replica

@@ -48,7 +48,7 @@ def read_launch(text: str, name: str, given: Mapping[str, str], switches: Collec
 def launches_of(words: list[Word], shell: Shell) -> Iterator[list[Word]]:
     """The launch that a command is, or that it hands to another shell."""
     texts = [word.text for word in words]
-    if texts[0] in ("echo", "printf", "exec") and texts[0] != "exec":
+    if texts[0] in ("echo", "printf"):
         return
     if any(LAUNCHERS.fullmatch(text) for text in texts) or (re.search("python", texts[0]) and program_at(texts) >= 0):
         yield words
@@ -70,8 +70,8 @@ def program_at(texts: list[str]) -> int:
 def launch_of(words: list[Word], shell: Shell, switches: Collection[str]) -> LaunchCommand:
     """A command as what it launches. Raises InputError, also where what it needs is computed."""
     at = program_at([word.text for word in words])
-    hidden = next((word for word in words[: at + 1 or None] if at < 0 and shell.holes(word.text)), words[0])
     if at < 0:
+        hidden = next((word for word in words if shell.holes(word.text)), words[0])
         raise missing(hidden, shell, "which program it starts")
     values, places = arguments_of(words[at + 1 :], shell, switches)
     unknown = {name: shell.holes(" ".join(texts))[:1] for name, texts in values.items()}

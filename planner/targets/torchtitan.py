@@ -61,15 +61,6 @@ def read_model(stated: Stated, fields: Fields) -> Fields:
     return {"module": flavor_module(name, flavor)}
 
 
-def write_context(fields: Fields) -> Arguments:
-    return {CP: (str(fields["layout.cp"]),)}
-
-
-def read_context(stated: Stated, fields: Fields) -> Fields:
-    """Around a ring: keys and values are gathered, or shuffled step by step, which is priced alike."""
-    return {"layout.cp": stated.integer(CP, 1), "layout.ulysses": 1}
-
-
 def split(layers: int, stages: int, first: int, last: int) -> list[int]:
     """Layers of each stage, where embedding and head count as so many; none where torchtitan refuses."""
     each, more = divmod(layers + first + last, stages)
@@ -279,10 +270,6 @@ def read_limits(stated: Stated, fields: Fields) -> Fields:
     return {}
 
 
-def write_sequence_parallel(fields: Fields) -> Arguments:
-    return {SEQUENCE_PARALLEL: (str(fields["layout.sequence_parallel"]).lower(),)}
-
-
 def read_sequence_parallel(stated: Stated, fields: Fields) -> Fields:
     sharded = EAGER not in stated or is_true(stated, SEQUENCE_PARALLEL, True)
     return {"layout.sequence_parallel": sharded}
@@ -296,11 +283,11 @@ ROWS: tuple[Row, ...] = (
         ("layout.sequence_parallel",),
         (SEQUENCE_PARALLEL,),
         (),
-        write_sequence_parallel,
+        lambda fields: {SEQUENCE_PARALLEL: (str(fields["layout.sequence_parallel"]).lower(),)},
         read_sequence_parallel,
         lambda fields: by_flags(fields) if "version" in fields else True,
     ),
-    Row(("layout.cp", "layout.ulysses"), (CP,), (), write_context, read_context),
+    always("layout.cp", CP, 1),  # around a ring: keys and values are gathered, or shuffled, which is priced alike
     Row(
         ("layout.pp", "layout.vpp", "layout.stages", "layout.schedule"),
         (PP, SCHEDULE, PER_STAGE, FIRST_LESS, LAST_LESS, PARTS),

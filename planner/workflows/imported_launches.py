@@ -13,17 +13,27 @@ from planner.plan.launchable.launch_refusals import launch_refusals, refusal_tex
 from planner.plan.launchable.launch_rules import trained_facts
 from planner.plan.legal.layout_laws import expert_laws, recompute_laws, stage_laws, tensor_laws, unshardable_laws
 from planner.plan.plan_file import Layout
-from planner.specs.base import Ranks, with_fields
+from planner.specs.base import with_fields
 from planner.specs.framework.software import Software
 from planner.specs.hardware.cluster import Cluster
 from planner.specs.hardware.node_cluster import NodeCluster
 from planner.specs.job import Fix, Job
 from planner.specs.model import Model
 from planner.specs.named_files import read_software
-from planner.specs.parallelism import Parallelism, decided_fields
+from planner.specs.parallelism import Parallelism
 from planner.specs.workload.length_sources import Workload
 from planner.strategies import strategy_deciding
-from planner.targets import TARGETS, Launch, LaunchCommand, ReadLaunch, Target, blackwell, located, read_target
+from planner.targets import (
+    TARGETS,
+    Launch,
+    LaunchCommand,
+    ReadLaunch,
+    Target,
+    blackwell,
+    layout_of,
+    located,
+    read_target,
+)
 from planner.workflows.questions import CLUSTER_FILE, JOB_FILE, MODEL_FILE, Question, question_cluster
 
 SOFTWARE_FILE = "software.yaml"
@@ -87,9 +97,7 @@ def known_fields(gpus: str, file: Path, command: LaunchCommand) -> dict[str, Any
 
 def require_startable(target: Target, read: ReadLaunch) -> Layout:
     """The layout of a launch. Raises InputError, at the argument, where no plan has it or the program refuses it."""
-    launch, wrong = read.launch, []
-    decided = {name: value for name, value in decided_fields(launch.layout).items() if name != "ranks"}
-    layout = with_fields(Layout(ranks=Ranks(range(launch.ranks))), **decided)
+    launch, layout, wrong = read.launch, layout_of(read.launch), []
     for laws in LAWS:
         wrong += [(broken.message, broken.fix) for broken in laws(layout, launch.module, MODULE)]
     if not wrong:

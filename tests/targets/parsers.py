@@ -20,7 +20,7 @@ from tests.targets.launches import LAUNCHES
 HOME = Path(__file__).parents[2]
 PARSERS = HOME / ".parsers"
 VERDICTS = Path(__file__).parent / "verdicts"
-WHEELS = {"megatron": (("megatron-core==0.19.2", "3.12"), ("triton", ""))}  # and the Python that a wheel is for
+WHEELS = {"megatron": (("megatron-core==0.19.2", "3.12"), ("triton==3.9.0", ""))}  # and the Python that a wheel is for
 HOLES = {"DATA_PATH": "tokens", "TOKENIZER_MODEL": "tokenizer", "NODE_RANK": "0", "MASTER_ADDR": "node-0"}
 STUB = '#!/bin/sh\nprintf "%s\\n" "$CUDA_DEVICE_MAX_CONNECTIONS" "$@" > "$SEEN"\n'
 MUTATIONS = {  # by what is wrong: arguments that are taken away, and those that are given

@@ -8,11 +8,9 @@ import re
 import pytest
 
 from planner.plan.mesh.rank_mesh import groups_over
-from planner.plan.plan_file import Layout
-from planner.specs.base import Ranks, with_fields
+from planner.specs.base import with_fields
 from planner.specs.layers.head_widths import kv_heads
-from planner.specs.parallelism import decided_fields
-from planner.targets import TARGETS, canonical
+from planner.targets import TARGETS, canonical, layout_of
 from tests.targets.examples_of_others import LIST
 from tests.targets.launches import LAUNCHES
 from tests.targets.parsers import MUTATIONS, VERDICTS, mutated, refused_here, run_script, script_of
@@ -32,8 +30,7 @@ def test_the_file_is_the_one_that_was_accepted_and_derives_what_the_plan_says(na
     """Else `make parsers` is to be run again. No argument was dropped or changed on the way."""
     said, launch = SAID["launches"][name], canonical(LAUNCHES[name])
     assert said["sha256"] == hashlib.sha256(script_of(name).encode()).hexdigest()[:16]
-    fields = {key: value for key, value in decided_fields(launch.layout).items() if key != "ranks"}
-    layout = with_fields(Layout(ranks=Ranks(range(launch.ranks))), **fields)
+    layout = layout_of(launch)
     order = layout.rank_order.split("-")
     layout = with_fields(
         layout, rank_order="-".join([*order, *(d for d in GROUPS["dp-cp"] + ("tp", "pp") if d not in order)])
