@@ -123,10 +123,17 @@ def read_pipeline(stated: Stated, fields: Fields) -> Fields:
 
 
 def write_experts(fields: Fields) -> Arguments:
-    """The width of experts and how tokens get there are settings of TOML alone."""
+    """The width of experts and how tokens get there are settings of TOML alone. Raises InputError where flags are to
+    say them.
+    """
     if not fields["module"].routed_experts:
         return {}
     arguments: dict[str, tuple[str, ...]] = {EP: (str(fields["layout.ep"]),)}
+    for name, usual in (("etp", 1), ("dispatch", "all_to_all")) if by_flags(fields) else ():
+        own = fields[f"layout.{name}"]
+        if own != usual and fields["layout.ep"] > 1:
+            fix = f"--version 0.2, or {name}: {usual}"
+            raise InputError(f"torchtitan 0.3 has no flag for {name}: {own}", where=f"layout.{name}", fix=fix)
     if not by_flags(fields) and fields["layout.ep"] > 1:
         backend = next((each for each, own in BACKENDS.items() if own == fields["layout.dispatch"]), "standard")
         arguments |= {ETP: (str(fields["layout.etp"]),), BACKEND: (backend,)}

@@ -11,11 +11,9 @@ from planner.errors import InputError
 from planner.plan.launchable.launch_refusals import launch_refusals
 from planner.plan.launchable.launch_rules import trained_facts
 from planner.plan.mesh.rank_mesh import groups_over
-from planner.plan.plan_file import Layout
-from planner.specs.base import Ranks, with_fields
+from planner.specs.base import with_fields
 from planner.specs.named_files import read_software
-from planner.specs.parallelism import decided_fields
-from planner.targets import TARGETS, WrittenLaunch, arguments_of, canonical, read_target
+from planner.targets import TARGETS, WrittenLaunch, arguments_of, canonical, layout_of, read_target
 from planner.targets.torchtitan_models import CONFIGS, FLAVORS, flavor_module, flavor_of
 from tests.targets.launches import launch
 from tests.targets.parsers import VERDICTS
@@ -45,11 +43,6 @@ mode = "full"
 def read(text: str, ranks: int, name: str = "x.toml"):
     known = {"ranks": ranks, "per_node": min(8, ranks), "blackwell": False}
     return read_target(TARGET, text, name, {}, lambda command: known)
-
-
-def layout_of(launched) -> Layout:
-    fields = {key: value for key, value in decided_fields(launched.layout).items() if key != "ranks"}
-    return with_fields(Layout(ranks=Ranks(range(launched.ranks))), **fields)
 
 
 @pytest.mark.parametrize(("name", "version"), CASES)
@@ -184,7 +177,8 @@ def test_what_is_wrong_has_a_line_and_a_fix(training, parallelism, message, line
     ("changes", "field"),
     [
         ({"zero": 1}, "layout.zero"),
-        ({"etp": 2, "tp": 2}, "layout.etp"),
+        ({"etp": 2, "tp": 2, "ep": 4}, "layout.etp"),
+        ({"dispatch": "node_level", "ep": 4}, "layout.dispatch"),
         ({"offload": 0.5}, "layout.offload"),
         ({"gradients": "bf16"}, "layout.gradients"),
         ({"rank_order": "tp-pp-dp", "pp": 2, "tp": 2}, "layout.rank_order"),
