@@ -76,7 +76,9 @@ def spans(sizes: list[int]) -> tuple[Layers, ...]:
 
 
 def write_pipeline(fields: Fields) -> Arguments:
-    """Stages by their number of layers, or by the names of their modules where that does not say them."""
+    """Stages by their number of layers, or by the names of their modules where that does not say them. Raises InputError
+    for one that has none.
+    """
     arguments = {PP: (str(fields["layout.pp"]),)}
     if fields["layout.pp"] == 1:
         return arguments
@@ -84,6 +86,8 @@ def write_pipeline(fields: Fields) -> Arguments:
     schedule = "Interleaved1F1B" if interleaved else SCHEDULES.get(fields["layout.schedule"], "1F1B")
     sizes, layers = [len(stage) for stage in fields["layout.stages"]], fields["module"].layers
     arguments[SCHEDULE] = (schedule,)
+    if not all(sizes):
+        raise InputError("torchtitan has no stage without layers", where="layout.stages", fix="fewer stages")
     for first, last in NO_WEIGHTS:
         each = ceil((layers + first + last) / len(sizes))
         if split(layers, len(sizes), first, last) == sizes and ceil((layers + first + last) / each) == len(sizes):
@@ -116,7 +120,9 @@ def read_pipeline(stated: Stated, fields: Fields) -> Fields:
     fits = len(stages) // pp > 1 if interleaved else len(stages) == pp
     if not stages or len(stages) % pp or not fits or not all(map(len, stages)):
         needed = f"{'a multiple of ' if interleaved else ''}{pp}{', at least twice' if interleaved else ''}"
-        message = f"{count} stages of {layers} layers, and {schedule} on {pp} ranks needs {needed}, none empty"
+        message = (
+            f"{len(stages) or count} stages of {layers} layers, and {schedule} on {pp} ranks needs {needed}, none empty"
+        )
         raise stated.error(argument, message, f"{PER_STAGE} = {ceil(layers / pp)}, {FIRST_LESS} = 0, {LAST_LESS} = 0")
     own = {"layout.pp": pp, "layout.vpp": len(stages) // pp, "layout.stages": stages}
     return own | {"layout.schedule": "gpipe" if schedule == "GPipe" else None}

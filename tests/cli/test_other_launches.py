@@ -36,6 +36,7 @@ def job(tmp_path):
     return write
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("to", "version", "name"),
     [

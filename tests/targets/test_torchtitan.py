@@ -127,8 +127,11 @@ def test_export_then_import_is_the_same_launch(launched, version):
         return
     try:
         arguments = arguments_of(TARGET, launched, version)
-    except InputError as error:  # 0.2.2 computes in float32 where nothing is sharded beside tp or pp
-        assert error.where == "layout.dtype" and version == "0.2" and launched.layout.dp * launched.layout.cp == 1
+    except InputError as error:
+        layout = launched.layout
+        alone = version == "0.2" and layout.dp * layout.cp == 1  # it computes in float32 over tp or pp
+        empty = layout.pp * layout.vpp > launched.module.layers
+        assert (error.where == "layout.dtype" and alone) or (error.where == "layout.stages" and empty)
         return
     text = TARGET.write(WrittenLaunch(launched, arguments, version, ()))
     found = read(text, launched.ranks, "x.toml" if version == "0.2" else "x.sh")
