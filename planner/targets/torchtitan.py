@@ -76,8 +76,9 @@ def spans(sizes: list[int]) -> tuple[Layers, ...]:
 
 
 def write_pipeline(fields: Fields) -> Arguments:
-    """Stages by their number of layers, or by the names of their modules where that does not say them. Raises InputError
-    for one that has none.
+    """Stages by their number of layers, or by the names of their modules where that does not say them.
+
+    Raises InputError for one that has none.
     """
     arguments = {PP: (str(fields["layout.pp"]),)}
     if fields["layout.pp"] == 1:
