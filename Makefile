@@ -49,6 +49,8 @@ browser:
 
 parsers: .venv/installed  # other programs' own parsers, in .parsers: what they say of exported files, written anew
 	$(BIN)/python -m tests.targets.parsers
+	$(BIN)/python -m tests.targets.torchtitan_parsers
+	$(BIN)/python -m tests.targets.trainers_parsers
 
 .venv/installed: pyproject.toml constraints.txt build_native.py planner/packing/fill.c planner/simulate/clock.c
 	$(PYTHON) -m venv .venv

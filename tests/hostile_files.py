@@ -42,6 +42,7 @@ from planner.specs.workload.expert_counts import read_counts
 from planner.specs.workload.sample_folder import open_sample_folder
 from planner.specs.workload.sample_records import read_sample_file
 from planner.specs.workload.samples import read_lengths
+from planner.targets import TARGETS, read_target
 from tests.hf.configs import PUBLISHED
 from tests.ledger.test_run_ledger import ENTRY
 from tests.plans import staged_plan
@@ -52,6 +53,8 @@ from tests.published.made_records import write as write_records
 from tests.replay.handmade_traces import Recorder
 from tests.simulate.test_trace_reader import simulated
 from tests.specs.cluster_jobs.test_read_jobs import WORKLOAD
+from tests.targets.torchtitan_parsers import file_of as torchtitan_file
+from tests.targets.trainers_parsers import file_of as trainer_file
 from tests.test_golden import GOLDEN
 
 MIB = 2**20
@@ -108,6 +111,20 @@ def text_file(name: str, text: str | Callable[[], str], read: Callable[[Path], o
         return folder / name
 
     return Reader(make, read)
+
+
+def imports(program: str, ranks: int = 64) -> Callable[[Path], object]:
+    """Reads a launch file as the import does, before anything is written."""
+    given = {"model": "llama-3-8b", "seq_length": "4096", "micro_batch_size": "1", "batch_size": "64"}
+    own = {argument for row in TARGETS[program].rows for argument in row.arguments}
+    known = {"ranks": ranks, "per_node": 8, "blackwell": False}
+
+    def read(path: Path) -> object:
+        asked = {name: value for name, value in given.items() if name in own}
+        text = files.read_text(path, files.LAUNCH)
+        return read_target(TARGETS[program], text, str(path), asked, lambda command: known)
+
+    return read
 
 
 def shipped(folder: str, name: str, kind: type) -> Reader:
@@ -209,6 +226,10 @@ READERS: dict[str, Reader] = {
         lambda: export_plan(staged(), "torch-csv").text,
         lambda path: import_order_into("torch-csv", path, staged()),
     ),
+    "toml": text_file("x.toml", lambda: torchtitan_file("moe-fp8", "0.2"), imports("torchtitan", 256)),
+    "flags": text_file("x.sh", lambda: torchtitan_file("uneven", "0.3"), imports("torchtitan")),
+    "settings": text_file("x.json", lambda: trainer_file("deepspeed", "accumulated"), imports("deepspeed", 8)),
+    "settings in YAML": text_file("x.yaml", lambda: trainer_file("accelerate", "hsdp-tp"), imports("accelerate")),
     "tokens": Reader(tokens, lambda path: open_sample_folder(path.parent)),
     "tensors": Reader(tensors, SafetensorsCheckpoint),
     "digest": text_file("any", "text", files.digest),

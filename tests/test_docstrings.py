@@ -15,6 +15,7 @@ ELSEWHERE = {
     "megatron/training/arguments.py",
     "pretrain_gpt.py",
     "tools/preprocess_data.py",
+    "train.py",
     "core/transformer/transformer_config.py",
 }  # of other programs
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from planner import files
 from planner.errors import InputError
-from planner.export.launches import Unsaid, told_arguments, write_launch
+from planner.export.launches import Unsaid, around, told_arguments, write_launch, write_runtime
 from planner.export.torch_csv import PipelineOrders, read_csv, to_csv
 from planner.plan.join_plans import total_outcome, total_prediction
 from planner.plan.legal.plan_laws import violations
@@ -15,7 +15,7 @@ from planner.plan.schedules import Slot
 from planner.plan.schedules.explicit import slot_lines
 from planner.scoring import outcome_of, prediction_of, require_memory, restate_in_objective, score
 from planner.specs.base import with_fields
-from planner.targets import TARGETS
+from planner.targets import LAUNCHERS, TARGETS
 
 
 class Exporter(NamedTuple):
@@ -38,8 +38,18 @@ def schedule(plan: Plan, version: str) -> tuple[str, tuple[int, ...]]:
     return to_csv(plan)
 
 
-EXPORTERS: dict[str, Exporter] = {"torch-csv": Exporter("schedule", schedule)}  # beside the programs of TARGETS
+def started_here(plan: Plan, version: str) -> tuple[str, tuple[int, ...]]:
+    """The script that runs a plan with planner's own runtime, which has one form. Raises InputError."""
+    if version:
+        raise InputError("planner runs plans of its own version", where="--version", fix="leave it out")
+    return write_runtime(plan), ()
 
+
+RUNTIME = "planner"
+EXPORTERS: dict[str, Exporter] = {  # beside the programs of TARGETS
+    "torch-csv": Exporter("schedule", schedule),
+    RUNTIME: Exporter("launch script", started_here),
+}
 
 ORDER_READERS: dict[str, OrderReader] = {"torch-csv": read_csv}  # what `planner import` reads into a plan
 
@@ -57,12 +67,24 @@ class ExportedPlan(NamedTuple):
     micro_batches: tuple[int, ...]
 
 
-def export_plan(plan: Plan, to: str, version: str = "") -> ExportedPlan:
-    """A plan as another program's file. Raises InputError where that program cannot have it."""
+def export_plan(plan: Plan, to: str, version: str = "", launcher: str = "") -> ExportedPlan:
+    """A plan as another program's file, or as a launcher's file that starts it. Raises InputError where that program
+    cannot have it.
+    """
     require_known(to, export_formats())
-    if to in TARGETS:
-        return ExportedPlan(TARGETS[to].what, write_launch(TARGETS[to], plan, version), ())
-    return ExportedPlan(EXPORTERS[to].what, *EXPORTERS[to].write(plan, version))
+    if launcher and launcher not in LAUNCHERS:
+        fix = f"one of {', '.join(LAUNCHERS)}"
+        raise InputError(f"no launcher is called `{launcher[:40]}`", where="--launcher", fix=fix)
+    if launcher and to not in (*TARGETS, RUNTIME):
+        raise InputError(f"nothing starts a file of {to}", where="--launcher", fix="leave it out")
+    target = TARGETS.get(to)
+    if target:
+        written = ExportedPlan(target.what, write_launch(target, plan, version), ())
+    else:
+        written = ExportedPlan(EXPORTERS[to].what, *EXPORTERS[to].write(plan, version))
+    if not launcher:
+        return written
+    return written._replace(what=f"{launcher} file", text=around(launcher, plan, target, version, written.text))
 
 
 def import_order_into(form: str, path: Path, plan: Plan) -> Plan:

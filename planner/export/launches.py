@@ -4,9 +4,21 @@ from planner.errors import InputError
 from planner.plan.descriptions import fixable_layout
 from planner.plan.launchable.launch_refusals import plan_refusals, refusal_text
 from planner.plan.plan_file import Plan, assignments
+from planner.printable import one_line
 from planner.specs.base import with_fields
 from planner.specs.named_files import read_software
-from planner.targets import Launch, Target, WrittenLaunch, arguments_of, blackwell, chosen_version
+from planner.targets import (
+    LAUNCHERS,
+    Launch,
+    Started,
+    Target,
+    WrittenLaunch,
+    arguments_of,
+    blackwell,
+    chosen_version,
+    runtime_script,
+    starting,
+)
 from planner.units import plural
 
 
@@ -20,10 +32,34 @@ def write_launch(target: Target, plan: Plan, version: str = "") -> str:
     """
     launch, arguments = launch_of_plan(target, plan), told_arguments(target, plan, version)
     kinds = " and ".join(f"{kind.count} {kind.kind}" for kind in plan.ranks)
-    about = (
-        f"{plan.name}: {plural(plan.size, 'rank')} on {kinds}, {plan.prediction.step_seconds:.4g} s a step, simulated"
-    )
+    step = f"{plan.prediction.step_seconds:.4g} s a step, simulated"
+    about = f"{one_line(plan.name)}: {plural(plan.size, 'rank')} on {kinds}, {step}"
     return target.write(WrittenLaunch(launch, arguments, chosen_version(target, version), (about,)))
+
+
+def around(launcher: str, plan: Plan, target: Target | None, version: str, text: str) -> str:
+    """A file that starts a plan as a launcher's file. Raises InputError where nodes are not alike."""
+    per_node = ranks_per_node(plan)
+    nodes = plan.size // per_node
+    config = target.started.get(chosen_version(target, version)) if target else None
+    script = starting(config, text, nodes, per_node) if config else text
+    return LAUNCHERS[launcher](Started(plan.name, script, nodes, per_node, plan.ranks[0].kind))
+
+
+def write_runtime(plan: Plan) -> str:
+    """The script that runs a plan here, on every node. Raises InputError where nodes are not alike."""
+    per_node = ranks_per_node(plan)
+    return runtime_script(plan.size // per_node, per_node)
+
+
+def ranks_per_node(plan: Plan) -> int:
+    """Raises InputError where nodes are not alike."""
+    per_node = {kind.per_node for kind in plan.ranks}
+    if len(per_node) > 1 or plan.size % min(plan.size, *per_node):
+        raise InputError(
+            "torchrun starts as many ranks on every node", where="ranks", fix="nodes alike, all of them used"
+        )
+    return min(plan.size, *per_node)
 
 
 def told_arguments(target: Target, plan: Plan, version: str) -> dict[str, tuple[str, ...]]:
@@ -65,11 +101,9 @@ def launch_of_plan(target: Target, plan: Plan) -> Launch:
     if layout.experts:
         message = f"{target.name} places experts of all layers alike"
         raise InputError(message, where=f"layouts.{name}.experts", fix="leave `experts` out")
-    per_node = {kind.per_node for kind in plan.ranks}
-    if len(per_node) > 1 or plan.size % min(plan.size, *per_node) or len(layout.ranks) != plan.size:
-        raise InputError(
-            "torchrun starts as many ranks on every node", where="ranks", fix="nodes alike, all of them used"
-        )
+    per_node = ranks_per_node(plan)
+    if len(layout.ranks) != plan.size:
+        raise InputError(f"{target.name} uses all ranks", where=f"layouts.{name}.ranks", fix="leave `ranks` out")
     sizes = {plan.uses.tokens(name, item) for item in plan.uses.items[name]}
     steps = {sum(len(a.items) for m in step.micro_batches for a in assignments(plan, m)) for step in plan.steps}
     if len(sizes) != 1 or len(steps) != 1:
@@ -86,7 +120,7 @@ def launch_of_plan(target: Target, plan: Plan) -> Launch:
         tokens=sizes.pop(),
         sequences=steps.pop(),
         ranks=plan.size,
-        per_node=min(plan.size, *per_node),
+        per_node=per_node,
         reduces_early=timing.overlaps_replicas,
         gathers_early=timing.gathers_ahead,
         blackwell=any(blackwell(kind.kind) for kind in plan.ranks),

@@ -30,6 +30,7 @@ from planner.files.named_paths import (
     require_writable,
 )
 from planner.files.read import format_of, parse, place, read, read_json, top_keys, with_position
+from planner.files.toml_text import load_toml
 from planner.files.write import atomic_write, digest, dump, json_text, sync_folder, write, write_bytes, write_text
 from planner.files.yaml_text import load_yaml
 
@@ -53,6 +54,7 @@ __all__ = [
     "is_locked",
     "json_schema",
     "json_text",
+    "load_toml",
     "load_yaml",
     "nearest_word",
     "open_bytes",

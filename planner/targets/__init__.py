@@ -1,7 +1,10 @@
 """What other programs are told to train with: of each a table, fields of a launch ↔ its arguments, and its files."""
 
+from planner.targets.accelerate import ACCELERATE
+from planner.targets.deepspeed import DEEPSPEED
 from planner.targets.launch import Launch, blackwell, canonical, layout_of
 from planner.targets.launch_command import LaunchCommand
+from planner.targets.launchers import LAUNCHERS, Started, runtime_script, starting
 from planner.targets.megatron_layers import GPT2_TOKENS, VOCAB_MULTIPLE, gated_ffn, padded_vocab
 from planner.targets.megatron_script import MEGATRON, megatron_fields
 from planner.targets.rows import Stated
@@ -14,16 +17,20 @@ from planner.targets.target import (
     located,
     read_target,
 )
+from planner.targets.torchtitan_files import TORCHTITAN
 
-TARGETS: dict[str, Target] = {"megatron": MEGATRON}  # what `planner export` writes and `planner import` reads
+# What `planner export` writes and `planner import` reads.
+TARGETS: dict[str, Target] = {each.name: each for each in (MEGATRON, TORCHTITAN, DEEPSPEED, ACCELERATE)}
 
 __all__ = [
     "GPT2_TOKENS",
+    "LAUNCHERS",
     "TARGETS",
     "VOCAB_MULTIPLE",
     "Launch",
     "LaunchCommand",
     "ReadLaunch",
+    "Started",
     "Stated",
     "Target",
     "WrittenLaunch",
@@ -37,4 +44,6 @@ __all__ = [
     "megatron_fields",
     "padded_vocab",
     "read_target",
+    "runtime_script",
+    "starting",
 ]

@@ -9,6 +9,7 @@ from planner.specs.base import Difference, differences
 from planner.specs.layers import Module
 from planner.targets.launch import Launch, canonical, fields_of, launch_of
 from planner.targets.launch_command import LaunchCommand
+from planner.targets.launchers import ConfigFile
 from planner.targets.rows import Arguments, Row, Stated, read_rows, row_of, write_rows
 
 OFF = (("0",), ("0.0",))  # values with which an argument changes nothing
@@ -40,6 +41,8 @@ class Target(NamedTuple):
     switches: frozenset[str]  # arguments without a value
     write: Callable[[WrittenLaunch], str]
     read: Callable[[str, str, Mapping[str, str]], LaunchCommand]  # text, name of the file, values for what it computes
+    started: Mapping[str, ConfigFile] = {}  # version → how a file that is no script is started
+    outside: tuple[str, ...] = ()  # fields of a launch that its file says by name alone, or leaves to the program
 
 
 class ReadLaunch(NamedTuple):
@@ -73,7 +76,8 @@ def arguments_of(target: Target, launch: Launch, version: str) -> dict[str, tupl
         if number_of(target.since.get(argument, "0")) > number_of(version):
             message = f"{target.name} {version} has no {argument}, which says this plan"
             raise InputError(message, where="--version", fix=f"--version {target.since[argument]}, or later")
-    given = {"ranks": launch.ranks, "per_node": launch.per_node, "blackwell": launch.blackwell}
+    fields = fields_of(meant)
+    given = {name: fields[name] for name in ("ranks", "per_node", "blackwell", *target.outside)}
     told = canonical(launch_of(read_rows(target.rows, Stated(arguments), given)))
     lost = next(differences(meant, told), None)
     if lost:

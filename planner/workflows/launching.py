@@ -28,15 +28,16 @@ def plan_at(reference: str) -> Plan:
     return scored.plan if scored else pipeline.predict(reference, DEFAULTS).plan
 
 
-def exported(reference: str, to: str, version: str = "") -> ExportedPlan:
+def exported(reference: str, to: str, version: str = "", launcher: str = "") -> ExportedPlan:
     """A plan, or the layout that a job fixes, as another program's file. Raises InputError; where the program cannot be
     told the plan, its fix says the best that it can, and what that takes.
     """
     plan = plan_at(reference)
     try:
-        return export_plan(plan, to, version)
+        return export_plan(plan, to, version, launcher)
     except InputError as error:
-        other = best_told(plan, to) if isinstance(error, Unsaid) and len(plan.layouts) == 1 else None
+        asked = isinstance(error, Unsaid) and to in TARGETS and len(plan.layouts) == 1
+        other = best_told(plan, to) if asked else None
         where = error.where if error.where.startswith("--") or not error.where else f"{reference} ({error.where})"
         fix = f"{error.fix}; or {other}" if other else error.fix
         raise InputError(error.message, where=where, fix=fix) from error

@@ -17,12 +17,16 @@ def export(
         str,
         typer.Option(
             "--to",
-            help="megatron: a launch script of Megatron-LM; torch-csv: a schedule of torch.distributed.pipelining.",
+            help="megatron, torchtitan, deepspeed or accelerate: what starts it there; planner: in its own runtime; "
+            "torch-csv: a schedule of torch.distributed.pipelining.",
             autocompletion=export_names,
         ),
     ],
     output: Annotated[Path, typer.Option("-o", "--output", help="File to write; `-` for stdout.")],
     version: Annotated[str, typer.Option(help="Version to write for, such as 0.14; default: the newest.")] = "",
+    launcher: Annotated[
+        str, typer.Option(help="torchrun, slurm or kubernetes: write its file, which starts the program's.")
+    ] = "",
     better: Annotated[
         bool, typer.Option("--better", help="Write what the best plan of the same problem changes, as a diff of flags.")
     ] = False,
@@ -30,8 +34,9 @@ def export(
 ) -> None:
     """Export a plan for another program, or the layout that a job fixes.
 
-    megatron: a shell script that starts it with torchrun, complete but for data. What the program cannot be told is
-    refused, with the best plan that it can. torch-csv: the pipeline schedule, as the multi-stage schedules of
+    megatron and torchtitan 0.3: a shell script that starts it with torchrun; torchtitan 0.2, deepspeed and accelerate:
+    its settings; all complete but for data. What the program cannot be told is refused, with the best plan that it can.
+    planner: a script that starts its own runtime. torch-csv: the pipeline schedule, as the multi-stage schedules of
     torch.distributed.pipelining load it. No other file is written over.
     """
     from planner.cli import render
@@ -39,7 +44,9 @@ def export(
     from planner.files import require_unchanged, write_text
     from planner.workflows import launching
 
-    file = (launching.better if better else launching.exported)(plan, to, version)
+    if better and launcher:
+        raise InputError("a change of arguments starts nothing", where="--launcher", fix="leave out one of the two")
+    file = launching.better(plan, to, version) if better else launching.exported(plan, to, version, launcher)
     if str(output) == "-":
         render.print_raw(file.text)
         return
@@ -50,31 +57,41 @@ def export(
 
 def import_file(
     form: Annotated[
-        str, typer.Argument(metavar="FORMAT", help="megatron, torch-csv or hf", autocompletion=import_names)
+        str,
+        typer.Argument(
+            metavar="FORMAT",
+            help="megatron, torchtitan, deepspeed, accelerate, torch-csv or hf",
+            autocompletion=import_names,
+        ),
     ],
-    file: Annotated[Path, typer.Argument(help="The other program's file: a launch script, schedule or config.json.")],
+    file: Annotated[
+        Path, typer.Argument(help="The other program's file: a script, settings, a schedule, config.json.")
+    ],
     into: Annotated[
         Path | None, typer.Option("--into", help="torch-csv: the plan file that gives layout, data and prices.")
     ] = None,
-    gpus: Annotated[str, typer.Option(help="megatron: GPUs in all, and their device, such as 64xh100.")] = "",
+    gpus: Annotated[
+        str, typer.Option(help="GPUs in all, and their device, such as 64xh100, where a file starts training.")
+    ] = "",
     given: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="megatron: a variable that the script computes; repeatable."),
+        typer.Option("--set", metavar="NAME=VALUE", help="What a launch file computes or leaves open; repeatable."),
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", help="File to write the plan or the model to; megatron: folder for the job."),
+        typer.Option("-o", "--output", help="File to write the plan or the model to, or folder for the job."),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Import another program's file: a launch script as a job, a pipeline schedule into a plan, or a model.
+    """Import another program's file: a launch file as a job, a pipeline schedule into a plan, or a model.
 
-    megatron: a shell script that starts pretrain_gpt.py, or its arguments as YAML: a job with that layout fixed, to ask
-    whether it fits (planner fits), how long it takes (predict), why not another (why-not), and what is better (export
-    --better). Literal variables are expanded, and what is computed is asked for by name. torch-csv: a schedule of
-    torch.distributed.pipelining (format compute_only); the new plan states its step time. hf: a Hugging Face
-    config.json, or a folder with one, as a model for jobs; printed to stdout without -o. Nothing is downloaded; what a
-    model file cannot express is named, or refused.
+    megatron: a shell script that starts pretrain_gpt.py, or its arguments as YAML; torchtitan: a TOML of 0.2, or a
+    script with the flags of 0.3; deepspeed: its JSON; accelerate: its YAML. Each becomes a job with that layout fixed,
+    to ask whether it fits (planner fits), how long it takes (predict), why not another (why-not), and what is better
+    (export --better). Literal variables are expanded; what is computed, or left to the training script, is asked for
+    by name. torch-csv: a schedule of torch.distributed.pipelining (format compute_only); the new plan states its step
+    time. hf: a Hugging Face config.json, or a folder with one, as a model for jobs; printed to stdout without -o.
+    Nothing is downloaded; what a model file cannot express is named, or refused.
     """
     from planner.cli.views import imported_launch, imported_model, imported_order
 
