@@ -1,4 +1,4 @@
-"""torchtitan's settings: fields of a launch ↔ what its TOML (0.2.2) and its flags (0.3.0) say, in the order in which
+"""Settings of torchtitan: fields of a launch ↔ what its TOML (0.2.2) and its flags (0.3.0) say, in the order in which
 they depend on each other. What each means, and its default, is of the config and distributed folders of both.
 """
 
