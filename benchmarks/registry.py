@@ -38,6 +38,7 @@ CASES = {
     "layout-spaces": "benchmarks.layout_spaces",
     "layout-regret": "benchmarks.layout_regret",
     "rivals": "benchmarks.rivals",
+    "families": "benchmarks.families",
     "own-errors": "benchmarks.own_errors",
     "moe-folding": "benchmarks.moe_folding",
     "recipes": "benchmarks.recipes",

@@ -16,7 +16,7 @@ from planner.layouts import fixed_fields, with_joint_fields
 from planner.plan.descriptions import fixable_layout
 from planner.plan.join_plans import join_plans
 from planner.plan.launchable.launch_refusals import require_launchable, unlaunchable_error
-from planner.plan.plan_file import Alternative, Asked, Plan
+from planner.plan.plan_file import Alternative, Asked, Decision, Plan
 from planner.scoring import answer_about, restate_in_objective
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs, JobOptions, load_job
@@ -145,16 +145,33 @@ def require_objective(inputs: Inputs) -> None:
 
 
 def solve_by_strategy(inputs: Inputs, on_batch: OnProgress) -> SolvedJob:
-    """Solves the job batch by batch with its own strategy."""
+    """Solves the job batch by batch with its own strategy. Raises Infeasible; where experts are whole on each of its
+    ranks, it names the strategy that shards them.
+    """
     require_supported(inputs)
-    return solve_each(inputs, refined_plan, on_batch)
+    try:
+        return solve_each(inputs, refined_plan, on_batch)
+    except Infeasible as error:
+        search, sharded = able_strategy(inputs, "layouts"), decides_layouts(inputs.job.strategy)
+        if inputs.spec.routed_experts is None or sharded or not search:
+            raise
+        fix = f"{error.fix}; or strategy: {search}, which shards experts over ranks"
+        raise Infeasible(error.message, where=error.where, fix=fix) from error
 
 
 def require_supported(inputs: Inputs) -> None:
     """Raises Unsupported where the job's strategy, or the one that it refines, does not support the job."""
     reason = unsupported_reason(inputs)
     if reason:
-        raise unsupported_error(reason, f"{inputs.file} (strategy)", "change the job, or its strategy")
+        able = (able_strategy(inputs, "layouts") if inputs.spec.routed_experts else "") or able_strategy(inputs)
+        fix = f"strategy: {able}, or another job" if able else "change the job, or its strategy"
+        raise unsupported_error(reason, f"{inputs.file} (strategy)", fix)
+
+
+def able_strategy(inputs: Inputs, decision: Decision | None = None) -> str:
+    """The first strategy of the table that can plan a job, and decides this by itself; "" where none can."""
+    able = (name for name, entry in STRATEGIES.items() if not entry.refines and decision in (None, *entry.decides))
+    return next((name for name in able if not unsupported(name, inputs)), "")
 
 
 def refined_plan(inputs: Inputs) -> Plan:

@@ -1,5 +1,7 @@
 """`strategy: best` gives the best of its alternatives, and records what the others give."""
 
+import re
+
 import pytest
 
 from planner import pipeline
@@ -7,6 +9,7 @@ from planner.errors import Infeasible, InputError
 from planner.solve_job import inputs_again
 from planner.specs.inputs import JobOptions
 from planner.strategies import STRATEGIES
+from tests.static_jobs import small_cluster
 
 JOB = """\
 format: planner.job/1
@@ -85,3 +88,32 @@ def test_without_a_feasible_alternative_the_first_one_says_why(tmp_path):
 def test_a_plan_of_the_best_alternative_is_reproduced_by_its_job(tmp_path):
     plan = solve(tmp_path)
     assert pipeline.plan_of(inputs_again(tmp_path / "job.yaml", plan)) == plan
+
+
+MOE = """\
+format: planner.job/1
+name: experts
+model: qwen3-30b-a3b
+cluster: ./cluster.yaml
+software: {software}
+strategy: {strategy}
+workload: {{lengths: 4096, batch_rows: 64}}
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("strategy", "says"),
+    [("sequence_groups", "or strategy: parallel_search"), ("data_ranks", "^strategy: parallel_search, or another job")],
+)
+def test_a_job_with_experts_that_a_strategy_refuses_names_one_that_can(tmp_path, strategy, says):
+    """Groups hold all experts on each rank, which do not fit; a search shards them, and plans the job."""
+    small_cluster(tmp_path, "h100-80gb", 8)
+    path = tmp_path / "job.yaml"
+    path.write_text(MOE.format(software="megatron", strategy=strategy))
+    with pytest.raises(Infeasible if strategy == "sequence_groups" else InputError) as refused:
+        pipeline.solve(str(path), JobOptions())
+    assert re.search(says, refused.value.fix)
+    path.write_text(MOE.format(software="megatron", strategy="parallel_search"))
+    (layout,) = pipeline.solve(str(path), JobOptions()).plan.layouts.values()
+    assert layout.ep > 1

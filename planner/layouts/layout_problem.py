@@ -32,6 +32,9 @@ class LayoutProblem:
     by_rates: bool = True  # whether plans are priced by the rates that the closed form has, as far as a layer goes
     beside: float = 0.0  # bytes that other modules hold on the same ranks
     host_bytes: float = inf  # of the memory of its host, that a rank may use
+    stage_host_bytes: float = (
+        0.0  # the same of a rank of a pipeline, where that is more: others of its host may use less
+    )
 
     @property
     def device_bytes(self) -> float:

@@ -26,6 +26,7 @@ from planner.layouts.layout_space import LayoutSpace
 from planner.layouts.rank_orders import OrderChoice, order_choices, orders_of
 from planner.layouts.recomputed_layers import fullest_bytes, offloaded_bytes, solved_recompute
 from planner.layouts.solved_offload import (
+    host_room,
     named_parts,
     offload_is_open,
     searched_offload,
@@ -227,7 +228,7 @@ def fitted(
     if optimizer_offload_is_open(problem):
         solved, needed = with_optimizer_offload(problem, at, solved, stages, needed)
     host = offloaded_bytes(stages, solved.full_recompute, solved.offload, solved.optimizer_offload)
-    return solved, np.where(host > problem.host_bytes, np.inf, needed)
+    return solved, np.where(host > host_room(problem, at), np.inf, needed)
 
 
 def recompute_is_open(problem: LayoutProblem, at: LayoutColumns) -> bool:

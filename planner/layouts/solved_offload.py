@@ -67,6 +67,12 @@ def tight_layouts(
     return np.asarray(tight)
 
 
+def host_room(problem: LayoutProblem, at: LayoutColumns) -> Floats:
+    """Bytes of the memory of its host that a rank of each layout may use, (layouts,)."""
+    staged = max(problem.host_bytes, problem.stage_host_bytes)
+    return np.where(np.asarray(at.pp) + 0.0 * at.tp > 1, staged, problem.host_bytes)
+
+
 def with_offloaded_parts(
     problem: LayoutProblem, at: LayoutColumns, stages: list[StageBytes], share: Floats, recomputes: bool
 ) -> SolvedOffload:
@@ -86,7 +92,7 @@ def with_offloaded_parts(
         own = base[stage.layouts]
         moved = chosen @ stage.offloadable_parts(own)
         enough = moved >= stage.beyond(problem.allowed, problem.accounting.fragmentation, own)
-        able[:, stage.layouts] &= enough & (moved <= problem.host_bytes)
+        able[:, stage.layouts] &= enough & (moved <= host_room(problem, at)[stage.layouts])
     least = np.argmin(np.where(able, sizes, np.inf), axis=0)
     found = able.any(axis=0)
     codes[tight] = np.where(found, np.array([*map(part_code, sets)])[least], 0)

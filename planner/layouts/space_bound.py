@@ -61,7 +61,9 @@ def layout_bounds(problem: LayoutProblem, found: LayoutSpace, below: float = np.
     count, orders, found = len(found["tp"]), order_choices(problem, found), with_ep_overlap(problem, found)
     bounds = LayoutBounds(np.full(count, np.inf), np.zeros(count))
     offloads = optimizer_offload_is_open(problem)
-    on_device = replace(problem, knobs=with_fields(problem.knobs, optimizer_offload=())) if offloads else problem
+    # Stages of one node share its host: of a pipeline no rank has more than all of them.
+    shared = replace(problem, stage_host_bytes=problem.host_bytes * problem.machine.network.per_node)
+    on_device = replace(shared, knobs=with_fields(problem.knobs, optimizer_offload=())) if offloads else shared
     for places, at in column_batches(problem.trained, found):
         at = replace(at, dispatch=problem.dispatches)  # each part at the kind that is quickest for it
         least, bounds.bytes_needed[places] = with_least_memory(on_device, at, held_micro_batches(problem.trained, at))

@@ -16,9 +16,12 @@ from planner.costs import (
     pricing_of,
     published_ratio,
 )
+from planner.plan.launchable.launch_refusals import launch_refusals
+from planner.plan.launchable.launch_rules import RULES, trained_facts
 from planner.plan.mesh.rank_mesh import has_experts
 from planner.plan.plan_file import Layout, Plan, assignments
-from planner.specs.base import Layers
+from planner.specs.base import Layers, with_fields
+from planner.specs.framework.knobs import Knobs
 from planner.specs.hardware.cluster import device_of_rank
 from planner.specs.layers import Module
 from planner.specs.parallelism import Dispatch
@@ -42,7 +45,7 @@ class ExpertAnswer:
     ep: int
     etp: int
     dispatch: Dispatch
-    cheapest_dispatch: Dispatch
+    cheapest_dispatch: Dispatch  # of those that the software can launch
     load: LoadAnswer
     ratio: float | None  # seconds of the experts' products over those of dispatch and combine; None: no tokens travel
     published_ratio: float | None  # the same by the formula of arXiv 2505.11432
@@ -62,11 +65,30 @@ def expert_answers(plan: Plan) -> Iterator[ExpertAnswer]:
         routed = [layer for layer in range(module.layers) if has_experts(module, layer)]
         for placed, layers in layout.by_expert_placement(routed) if routed else ():
             at = columns_of(placed, PipelineBatch(seq=mean_rank_tokens(plan, name, layout)))
-            yield expert_answer(name, module, layers, replace(at, cp=1, ulysses=1), machine)
+            kinds = launchable_dispatches(module, placed, plan.uses.software.knobs)
+            yield expert_answer(name, module, layers, replace(at, cp=1, ulysses=1), machine, kinds)
 
 
-def expert_answer(name: str, module: Module, layers: Layers, at: LayoutColumns, machine: MachineModel) -> ExpertAnswer:
-    """The answer about layers with the experts' placement of `at`, of which `at.seq` tokens are one rank's of cp."""
+def launchable_dispatches(module: Module, layout: Layout, knobs: Knobs) -> tuple[Dispatch, ...]:
+    """The dispatches that a layout could have in its framework, its own among them."""
+    facts = trained_facts(module, len(layout.ranks))
+    rules = [rule for rule in RULES if rule.name.startswith("dispatch")]
+    cases = {kind: with_fields(layout, dispatch=kind) for kind in DISPATCHES}
+    able = {kind for kind, case in cases.items() if not launch_refusals(case, facts, knobs, rules)}
+    return tuple(kind for kind in DISPATCHES if kind in {layout.dispatch, *able})
+
+
+def expert_answer(
+    name: str,
+    module: Module,
+    layers: Layers,
+    at: LayoutColumns,
+    machine: MachineModel,
+    kinds: tuple[Dispatch, ...] = DISPATCHES,
+) -> ExpertAnswer:
+    """The answer about layers with the experts' placement of `at`, of which `at.seq` tokens are one rank's of cp;
+    `kinds`: the dispatches that they could have.
+    """
     load = expert_load(module, at, machine.timing)
     assert isinstance(at.dispatch, str), "a plan's layout has one dispatch"
     return ExpertAnswer(
@@ -75,7 +97,7 @@ def expert_answer(name: str, module: Module, layers: Layers, at: LayoutColumns, 
         ep=at.ep,
         etp=at.etp,
         dispatch=at.dispatch,
-        cheapest_dispatch=DISPATCHES[int(best_dispatch(module, at, machine).which)],
+        cheapest_dispatch=kinds[int(best_dispatch(module, at, machine, kinds).which)],
         load=LoadAnswer(mean=float(load.mean), spread=float(load.spread), source=load.source),
         ratio=finite(expert_ratio(module, at, machine)),
         published_ratio=finite(published_ratio(module, at, machine)),

@@ -9,7 +9,10 @@ from typer.testing import CliRunner
 from planner import files
 from planner.cli.app import app
 from planner.plan.plan_file import Plan
+from planner.scoring import expert_answers
 from planner.specs.base import with_fields
+from planner.specs.framework.knobs import Knobs
+from planner.specs.framework.software import Framework
 
 PLAN = Path(__file__).parents[1] / "golden/by_hand/experts-by-layer/plan.yaml"
 
@@ -53,3 +56,14 @@ def test_counts_make_the_load_measured_the_step_longer_and_the_interval_narrower
     assert same["step_seconds"] < longer["step_seconds"]
     widths = [each["interval_seconds"][1] / each["step_seconds"] for each in (assumed, same)]
     assert widths[1] < widths[0]
+
+
+@pytest.mark.parametrize("kinds", [("all_to_all",), ("all_to_all", "node_level"), ("all_gather",)])
+def test_no_dispatch_is_offered_that_the_software_cannot_launch(kinds):
+    """Of all there is the cheapest; of a framework's own the cheapest of these, or the plan's."""
+    plan = files.read(PLAN, Plan)
+    software = with_fields(plan.uses.software, knobs=Knobs(dispatch=kinds))
+    free, bound = (with_fields(plan, uses=with_fields(plan.uses, software=each)) for each in (Framework(), software))
+    for any_kind, own in zip(expert_answers(free), expert_answers(bound), strict=True):
+        assert own.cheapest_dispatch in (*kinds, own.dispatch)
+        assert own.cheapest_dispatch == any_kind.cheapest_dispatch or any_kind.cheapest_dispatch not in kinds

@@ -59,10 +59,12 @@ def launchable(
     return allowed
 
 
-def launch_refusals(layout: Parallelism, facts: TrainedFacts, knobs: Knobs) -> tuple[LaunchRefusal, ...]:
-    """The rules that one layout breaks; of fields that are not decided none."""
+def launch_refusals(
+    layout: Parallelism, facts: TrainedFacts, knobs: Knobs, rules: Sequence[Rule] = RULES
+) -> tuple[LaunchRefusal, ...]:
+    """The rules that one layout breaks, of these; of fields that are not decided none."""
     at = LaunchCase(numbers_of(layout), layout, facts, knobs)
-    broken, told = [rule for rule in RULES if refuses(rule, at)], with_defaults(at)
+    broken, told = [rule for rule in rules if refuses(rule, at)], with_defaults(at)
     return tuple(LaunchRefusal(rule.name, *rule.why(told).split(" | ", 1)) for rule in broken)
 
 

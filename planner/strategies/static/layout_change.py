@@ -58,8 +58,8 @@ class LayoutChange:
 
 def smallest_change(problem: LayoutProblem, wanted: dict[str, int]) -> LayoutChange | None:
     """The layout that fits with the fewest of these fields changed: of as few, those that people change first, and by
-    least; None when nothing fits. What is offloaded so that it fits, or recomputed in full, is a change too, and where
-    the job says stages, they are as even as they can be instead.
+    least; None when nothing fits. What is offloaded so that it fits, or recomputed in full, is a change too, and so is
+    another offload than the job's; where it says stages, they are as even as they can be instead.
     """
     stages, lifted = problem.trained.fixed.stages, ["stages"]  # what is fixed for all spaces
     lifted += [name for name in ("micro_batch", "recompute") if name in wanted and (name, wanted[name]) != FULL]
@@ -69,7 +69,12 @@ def smallest_change(problem: LayoutProblem, wanted: dict[str, int]) -> LayoutCha
     spaces = [kept]
     if "recompute" in wanted:  # a search recomputes no more in full than it has to, and this one keeps it
         spaces.append(with_fields(kept, recompute=RECOMPUTE[wanted["recompute"]]))
-    nearest = [found for space in spaces if (found := nearest_in(problem, layouts_of(problem, space), wanted))]
+    problems = [problem]
+    if fixed.offload:
+        open_ = with_fields(fixed, offload=None)
+        problems.append(replace(problem, trained=replace(problem.trained, fixed=open_)))
+    tried = ((each, layouts_of(each, space), wanted, each is not problem) for each in problems for space in spaces)
+    nearest = [found for each in tried if (found := nearest_in(*each))]
     if not nearest:
         return None
     change = min(nearest, key=lambda each: each[0])[1]
@@ -78,9 +83,11 @@ def smallest_change(problem: LayoutProblem, wanted: dict[str, int]) -> LayoutCha
 
 
 def nearest_in(
-    problem: LayoutProblem, found: LayoutSpace, wanted: dict[str, int]
+    problem: LayoutProblem, found: LayoutSpace, wanted: dict[str, int], otherwise: bool
 ) -> tuple[tuple[float, ...], LayoutChange] | None:
-    """The nearest layout of a space that fits and hides what the job says is offloaded, and how far it is."""
+    """The nearest layout of a space that fits and hides what the job says is offloaded, and how far it is; `otherwise`:
+    whether what it offloads is another than the job's, which is no more fixed.
+    """
     if not len(found["tp"]):
         return None
     screened = screen(problem, found)
@@ -90,6 +97,7 @@ def nearest_in(
     partly = (screened.layouts[FULL_LAYERS] > 0) & (found["recompute"] != FULL[1])
     solved = {"recompute": partly} | {name: screened.layouts[name] != 0 for name in OFFLOADS}
     changed |= {name: changed.get(name, np.zeros(len(each), dtype=np.bool_)) | each for name, each in solved.items()}
+    changed |= {"offload": np.ones(len(screened.seconds), dtype=np.bool_)} if otherwise else {}
     away = np.sum([*changed.values()], axis=0)
     late = np.sum([each * CHANGED_FIRST.index(name) for name, each in changed.items()], axis=0)
     none = np.zeros(len(screened.seconds))
@@ -101,7 +109,10 @@ def nearest_in(
         return None
     place = int(fitting[0])
     names = [name for name in wanted if changed[name][place]]
-    return tuple(float(each[place]) for each in measures), change_at(problem, screened, place, names, wanted)
+    change = change_at(problem, screened, place, names, wanted)
+    if otherwise and not change.layout.offload:
+        change = replace(change, differences=(*change.differences, "offload 0"))
+    return tuple(float(each[place]) for each in measures), change
 
 
 def doublings_apart(sizes: Floats, wanted: int) -> Floats:
