@@ -26,6 +26,7 @@ from planner.layouts.layout_fields import (
 from planner.layouts.layout_problem import LayoutProblem
 from planner.layouts.layout_screening import fitted, fullest_columns, seconds_of, solved_numbers, stages_of
 from planner.layouts.plainness import usual_zero
+from planner.layouts.rank_orders import possible_orders
 from planner.layouts.split_bound import Division, LeastDivided
 from planner.plan.launchable.launch_refusals import launchable
 from planner.plan.launchable.launch_rules import trained_facts
@@ -50,7 +51,7 @@ class DividedLayout(NamedTuple):
 
 def divided_layouts(problem: LayoutProblem, found: LeastDivided) -> list[DividedLayout]:
     """The quickest of each of a few meshes near the least bound, in each number of chunks, of the first ones with fewer
-    shards and copies of states as well, if they fit; quickest first.
+    shards and copies of states, in the usual order of ranks as well, if they fit; quickest first.
     """
     meshes, able = set[Mesh](), list[DividedLayout]()
     for division in found.near:
@@ -60,9 +61,11 @@ def divided_layouts(problem: LayoutProblem, found: LeastDivided) -> list[Divided
         if mesh not in meshes and len(meshes) < MESHES:
             states = [*plainer_states(problem, numbers)] if len(meshes) < PLAINER else [numbers]
             meshes.add(mesh)
-            for some in states:
-                own = mesh if some == numbers else ()
-                able += (each._replace(mesh=own) for each in in_chunks(problem, division, some))
+            orders = dict.fromkeys((division.rank_order, possible_orders(problem)[0]))
+            for some, order in product(states, orders):
+                own = mesh if (some, order) == (numbers, division.rank_order) else ()
+                placed = division._replace(rank_order=order)
+                able += (each._replace(mesh=own) for each in in_chunks(problem, placed, some))
     return sorted(able, key=lambda each: each.seconds)
 
 

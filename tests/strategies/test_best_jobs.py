@@ -1,4 +1,4 @@
-"""The best of all strategies on every shipped and golden job, and on two more: no strategy alone gives less than the quickest."""
+"""The best of all strategies on every shipped and golden job, and on two more: no strategy alone is quicker."""
 
 from dataclasses import replace
 from pathlib import Path
