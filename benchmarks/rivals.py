@@ -60,6 +60,7 @@ cluster: ./cluster.yaml
 software: {software}
 strategy: parallel_search
 workload: {{lengths: {tokens}, batch_rows: {count}}}
+within: 0
 """
 CLUSTER = "format: planner.cluster/1\nname: rivals\nnodes: {nodes}\ngpus: {per_node}x{gpu}\nnics: 8x400Gb\n"
 

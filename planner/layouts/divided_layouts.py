@@ -27,6 +27,7 @@ from planner.layouts.layout_fields import (
 from planner.layouts.layout_problem import LayoutProblem
 from planner.layouts.layout_screening import fitted, fullest_columns, seconds_of, solved_numbers, stages_of
 from planner.layouts.plainness import usual_zero
+from planner.layouts.rank_orders import possible_orders
 from planner.layouts.split_bound import Division, LeastDivided
 from planner.plan.launchable.launch_refusals import launchable
 from planner.plan.launchable.launch_rules import trained_facts
@@ -60,8 +61,8 @@ class DividedLayout(NamedTuple):
 
 def divided_layouts(problem: LayoutProblem, found: LeastDivided) -> list[DividedLayout]:
     """A few meshes near the least bound, in each number of chunks, of the first ones with fewer shards and copies of
-    states as well, if they fit; and what moving single layers between ranks makes quicker, as meshes of their own;
-    quickest first.
+    states, in the usual order of ranks as well, if they fit; and what moving single layers between ranks makes quicker,
+    as meshes of their own; quickest first.
     """
     meshes, able = set[Mesh](), list[DividedLayout]()
     for division in found.near:
@@ -69,9 +70,10 @@ def divided_layouts(problem: LayoutProblem, found: LeastDivided) -> list[Divided
         if mesh_of(numbers) not in meshes and len(meshes) < MESHES:
             states = [*plainer_states(problem, numbers)] if len(meshes) < PLAINER else [numbers]
             meshes.add(mesh_of(numbers))
-            for some in states:
-                plainer = some != numbers
-                able += (each._replace(plainer=plainer) for each in in_chunks(problem, division, some))
+            orders = dict.fromkeys((division.rank_order, possible_orders(problem)[0]))
+            for some, order in product(states, orders):
+                plainer, placed = (some, order) != (numbers, division.rank_order), division._replace(rank_order=order)
+                able += (each._replace(plainer=plainer) for each in in_chunks(problem, placed, some))
     able.sort(key=lambda each: each.seconds)
     quickest = {each.mesh: each for each in reversed(able) if not each.plainer}
     first = sorted(quickest.values(), key=lambda each: each.seconds)[:IMPROVED]

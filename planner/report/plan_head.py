@@ -10,6 +10,7 @@ from planner.report.page_step import PageStep, task_counts
 from planner.scoring import (
     BOUNDS,
     OPTIMAL_GAP,
+    SPACE,
     Score,
     bounds_same_work,
     fullest_score,
@@ -55,9 +56,9 @@ def head_numbers(plan: Plan, scores: Sequence[Score]) -> tuple[Figure, ...]:
             "Mean step" if count > 1 else "Step", duration(mean), f"{also}{over}± {percent(spread)} (80 %), simulated"
         ),
         Figure(
-            f"Above the best {'order' if of_order else 'possible'}",
+            f"Above the {'best order' if of_order else 'bound'}",
             distance,
-            f"bound {least}, by {by.replace('+', ', ')}",
+            f"bound {least}" if by == SPACE else f"bound {least}, by {by.replace('+', ', ')}",
         ),
         Figure("Fullest rank", byte_size(full.peak_bytes), allowed),
         Figure("Tokens per second", f"{sample_tokens(plan, range(count)) / (sum(values) or 1.0):,.0f}", rate_note),
@@ -88,15 +89,17 @@ def relative_gap(value: float, bound: float) -> float:
     return max(0.0, (value - bound) / bound) if bound > 0 else 0.0
 
 
-def bound_text(value: float, bound: float, by: str) -> str:
-    """A sentence that explains the bound and its proof to newcomers."""
+def bound_text(value: float, bound: float, by: str, over: str = "") -> str:
+    """A sentence that explains the bound and its proof to newcomers; `over`: what it is over, where that is not all."""
     of_order = bounds_same_work(by)
-    best = "any other order of the same work" if of_order else "any other plan of this job"
+    best = (
+        "any other order of the same work" if of_order else f"any of {over}" if over else "any other plan of this job"
+    )
     proof = BOUNDS[by].proof if by in BOUNDS else by
     if relative_gap(value, bound) < OPTIMAL_GAP:
         return f"{best} takes at least as long: {proof}."
     gained = percent(relative_gap(value, bound))
     return (
         f"{best} takes at least {duration(bound)} under the same prices, so this one is at most {gained} above the "
-        f"{'best order' if of_order else 'best possible'}. The proof ({by}): {proof}."
+        f"{'best order' if of_order else 'best of these' if over else 'best possible'}. The proof ({by}): {proof}."
     )

@@ -18,7 +18,7 @@ def why_section(plan: Plan, scores: Sequence[Score], why: WhyPlan | None) -> Mar
     """The sentence on the bound, layouts, parts of the step, alternatives, and what would help or how to ask."""
     worst = max(scores, key=lambda score: score.step_seconds / (score.bound.seconds or score.step_seconds or 1.0))
     by, bound = step_bounds(plan, [worst])
-    words = bound_text(worst.step_seconds, bound, by)
+    words = bound_text(worst.step_seconds, bound, by, plan.outcome.bound_over)
     whose = f"Of {len(scores)} steps, the one furthest from its bound: " if len(scores) > 1 else ""
     sentence = f"{whose}{words}" if whose else words[0].upper() + words[1:]
     several = len(plan.layouts) > 1

@@ -79,7 +79,7 @@ def best_of_candidates(
         raise error_to_raise({each: failed[each] for each in searches if each in failed}, failed, refused)
     goal = find_objective(inputs.job.objective)
     able = [each for each in candidates if each in solved and each not in refused]
-    best = best_candidate({each: solved[each].plan for each in able}, searches, inputs.job.within)
+    best = best_candidate({each: solved[each].plan for each in able}, searches, inputs)
     entries = [
         plan_entry(each, solved[each].plan, solved[best].plan, refused[each].message if each in refused else "")
         if each in solved
@@ -99,13 +99,15 @@ def best_of_candidates(
     return SolvedJob(with_fields(chosen, alternatives=(*others, *chosen.alternatives)), seconds)
 
 
-def best_candidate(plans: Mapping[Candidate, Plan], searches: Sequence[Candidate], within: float) -> Candidate:
+def best_candidate(plans: Mapping[Candidate, Plan], searches: Sequence[Candidate], inputs: Inputs) -> Candidate:
     """The candidate of least expected loss; but a search of static layouts whose plan is within the job's noise of it,
-    as one layout for all samples is plainer than groups that change.
+    which is plainer, where samples are alike or the software has no groups that change.
     """
     losses = {each: objective_of(plan).loss(plan.outcome.value) for each, plan in plans.items()}
     least = least_expected([*plans], losses.__getitem__, lambda each: plan_doubt(plans[each]))
     assert least, "a candidate is able"
+    alike = inputs.software.knobs.groups == "layout" or len({*inputs.batches[0].items.values()}) == 1
+    within = inputs.job.within if alike else 0.0
     static = [each for each in searches if each in plans and losses[each] <= (1.0 + within) * losses[least]]
     return static[0] if static and within else least
 

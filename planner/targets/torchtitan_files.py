@@ -1,4 +1,4 @@
-"""torchtitan's files: a TOML of 0.2.2, and a script that starts 0.3.0 with flags, written and read."""
+"""The files of torchtitan: a TOML of 0.2.2, and a script that starts 0.3.0 with flags, written and read."""
 
 from collections.abc import Mapping
 from shlex import quote

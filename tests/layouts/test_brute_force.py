@@ -79,10 +79,10 @@ def test_the_plan_is_the_best_of_all_simulated_layouts(tmp_path, space):
         inputs = replace(inputs, devices={kind: with_fields(inputs.device, memory_gib=gib)})
     best = best_simulated(inputs, layout_problem(inputs))
     plan = parallel_search.plan(replace(inputs, effort=4), None)
-    usual = parallel_search.plan(inputs, None).outcome.value
-    layers = [len(stage) for stage in plan.layouts["llm"].stages]
+    thorough, usual = (each.outcome.quickest for each in (plan, parallel_search.plan(inputs, None)))
+    layers = [len(stage) for stage in thorough.layouts["llm"].stages or ()]
     if len({*layers}) <= 1:
-        assert plan.outcome.value == pytest.approx(best, rel=1e-6)
+        assert thorough.value == pytest.approx(best, rel=1e-6)
     else:  # these are not among those tried one by one here, but in test_divided_layouts
-        assert plan.outcome.value <= best
-    assert plan.outcome.value * (1 - 1e-6) <= usual <= best * AT_DEFAULT
+        assert thorough.value <= best
+    assert thorough.value * (1 - 1e-6) <= usual.value <= best * AT_DEFAULT

@@ -1,4 +1,4 @@
-"""The best of all strategies on every shipped and golden job, and on two more: no strategy alone gives less."""
+"""The best of all strategies on every shipped and golden job, and on two more: no strategy alone is quicker."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -38,7 +38,7 @@ def alone(inputs):
 
 
 def compare(job):
-    inputs = load_job(job, QUICK)
+    inputs = load_job(job, replace(QUICK, within=0.0))
     best = solve_job(replace(inputs, job=with_fields(inputs.job, strategy="best")), silent).plan
     found = [*alone(inputs)]
     assert found

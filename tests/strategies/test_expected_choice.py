@@ -10,6 +10,7 @@ from planner.cli.views.why_tables import doubt_text
 from planner.plan.plan_file import Plan
 from planner.scoring import nearest_run, plan_doubt, ranked_alternatives
 from planner.scoring.nearest_run import NearestRun
+from planner.solve_job import with_asked
 from planner.specs.base import with_fields
 from planner.strategies import STRATEGIES, parallel_search
 from planner.strategies.best import best_of_candidates
@@ -78,7 +79,7 @@ def test_what_was_passed_over_takes_what_the_plan_says_when_it_is_fixed(inputs, 
 @pytest.mark.slow
 def test_why_not_agrees_that_what_was_passed_over_saves_and_is_expected_to_take_longer(inputs, counted):
     counted(FAR)
-    plan = parallel_search.plan(inputs, None)
+    plan = with_asked(parallel_search.plan(inputs, None), inputs.job)
     passed = next(each for each in others(plan) if "quicker by prediction" in each.because)
     (layout,) = passed.layouts.values()
     words = tuple(f"{name}={getattr(layout, name) or 1}" for name in ("tp", "cp", "pp", "zero", "micro_batch"))
