@@ -35,7 +35,7 @@ from planner.layouts.layout_space import LayoutSpace, layout_at
 from planner.layouts.longest_first import assign_least_loaded
 from planner.layouts.rank_counts import rank_counts
 from planner.layouts.recomputed_layers import recompute_ranges
-from planner.layouts.searched_parts import with_searched_parts
+from planner.layouts.searched_parts import searched_sets, with_searched_parts
 from planner.layouts.space_bound import LayoutBounds, SpaceBound, layout_bounds, space_bound
 from planner.layouts.split_bound import least_divided
 
@@ -74,6 +74,7 @@ __all__ = [
     "screen",
     "screen_each",
     "searched_overlap",
+    "searched_sets",
     "space_bound",
     "unbounded_jointly",
     "with_fixed_fields",

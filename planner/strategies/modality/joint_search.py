@@ -1,7 +1,7 @@
 """The best of joint layouts by simulation: the quickest candidates of each kind, then changes of the best one.
 
-A candidate that does not fit by simulation, because encoders keep what the closed form does not see, is mended: its
-encoders recompute a little if that may do, their backwards run at once, or they recompute all, whichever fits first.
+What modules recompute and offload is as little as fits (cheapest_room.py), of candidates and of changes alike: the
+closed form does not see what encoders keep beside the LLM. Where nothing fits, backwards of encoders run at once.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,6 +19,7 @@ from planner.plan.legal.limit_laws import launch_laws
 from planner.plan.plan_file import Layout, Plan
 from planner.scoring import TriedPlan, least_expected, plan_doubt
 from planner.specs.inputs import Inputs
+from planner.strategies.modality.cheapest_room import CheapestRoom, bare_layouts
 from planner.strategies.modality.joint_candidates import JointCandidate
 from planner.strategies.modality.joint_changes import Change, changed, neighbours
 from planner.strategies.static import AssignmentRule, EstimatedDraft, JointItems, estimated_draft
@@ -26,14 +27,11 @@ from planner.strategies.static import AssignmentRule, EstimatedDraft, JointItems
 SIMULATED = {1: 0.4, 2: 1.0, 3: 3.0, 4: 10.0}  # by effort: how many times FEW to MANY joint layouts at most
 FEW, MANY = 12, 48  # of large jobs, and of small ones
 LARGE = 2**14  # ranks times samples of a job of which FEW are simulated
-LITTLE: Change = {"recompute": "selective"}
-MENDS: tuple[Change, ...] = (
-    LITTLE,
-    {"ahead": 1, "serves": 1, "backward": "at_once"},
-    {"recompute": "full", "offload": 0.0},
-)
-SLIGHTLY = 1.1  # times what the fullest rank may hold: up to there a little less may fit
+AT_ONCE: Change = {"ahead": 1, "serves": 1, "backward": "at_once"}
+BELOW = 0.9995  # times the share of memory that layouts are to take which did not fit by simulation
+FITS = 3  # times that layouts are looked for which fit by simulation, too
 KINDS_SHARE = 4  # of all simulations, the part that goes to the first of each kind
+LITTLE = 256
 CHEAPER = 3  # joint layouts that do not fit, or are estimated to be slower, count as one that was simulated
 CLEARLY_SLOWER = (
     1.03  # times the estimate of what is changed: estimates of plans alike are off by up to 2 % of each other
@@ -66,6 +64,15 @@ class SimulatedJoint:
     least: float = 0.0  # seconds that the step takes at least, where that is why there is no plan
     far: bool = False  # its estimate is beyond the limit, and it was not simulated
     memory_share: float = inf  # the fullest rank's bytes over what it may hold, where that is why there is no plan
+
+    @property
+    def passes(self) -> int:
+        """Passes of the samples' module in its plan, over stages of all replicas."""
+        if self.plan is None:
+            return 0
+        module = next(name for name in self.plan.layouts if not any(name == edge.source for edge in self.plan.edges))
+        layout = self.plan.layouts[module]
+        return len(self.plan.steps[0].micro_batches) * layout.pp * layout.vpp * layout.dp * layout.replica
 
     @property
     def left_out(self) -> bool:
@@ -126,6 +133,7 @@ class JointSearch:
     priced: int  # candidates, by the closed form
     starts: Sequence[SimulatedJoint] = ()  # simulated besides, and not counted: baselines, by their names as kinds
     tried: dict[str, SimulatedJoint] = field(default_factory=dict)
+    fitted: dict[str, SimulatedJoint] = field(default_factory=dict)  # by the layouts that recompute nothing
 
     @property
     def inputs(self) -> Inputs:
@@ -136,11 +144,39 @@ class JointSearch:
         """Joint layouts as a simulated plan, within an estimate; what was tried before counts once."""
         return self.simulate_by(None, layouts, kind, estimate)
 
-    def change(self, one: SimulatedJoint, layouts: dict[str, Layout], estimate: float = inf) -> SimulatedJoint:
-        """Joint layouts that are others with a change, assigned by the same rule: of what differs in a field the best
-        rule is the same, or within 0.3 % of it.
+    def fit(
+        self, layouts: dict[str, Layout], kind: str, estimate: float = inf, rule: AssignmentRule | None = None
+    ) -> SimulatedJoint:
+        """Joint layouts, each once, with as little recomputed and offloaded as fits, as a simulated plan within an
+        estimate; of which layouts recompute and offload what, those that are given say nothing.
         """
-        return self.simulate_by(one.rule, layouts, self.kind_of_change(one), estimate)
+        bare = bare_layouts(self.inputs, layouts)
+        key = str(bare)
+        if key not in self.fitted:
+            self.fitted[key] = self.found_fit(bare, kind, estimate, rule)
+        return self.fitted[key]
+
+    def found_fit(
+        self, bare: dict[str, Layout], kind: str, estimate: float, rule: AssignmentRule | None
+    ) -> SimulatedJoint:
+        """What `fit` remembers."""
+        least, full = self.trials.estimate(bare, rule), 1.0
+        if least > estimate:
+            return self.simulate_by(rule, bare, kind, estimate)
+        draft = self.trials.draft(bare, rule)
+        room = CheapestRoom(self.inputs, draft.plan, self.trials.prices)
+        for _ in range(FITS):
+            tried = self.simulate_by(draft.rule, room.fitting(full, estimate - least), kind, estimate)
+            if tried.plan or tried.left_out or tried.memory_share in (0.0, inf):
+                break
+            full *= BELOW / tried.memory_share
+        return tried
+
+    def change(self, one: SimulatedJoint, layouts: dict[str, Layout], estimate: float = inf) -> SimulatedJoint:
+        """Joint layouts that are others with a change, fitted, and assigned by the same rule: of what differs in a
+        field the best rule is the same, or within 0.3 % of it.
+        """
+        return self.fit(layouts, self.kind_of_change(one), estimate, one.rule)
 
     def simulate_by(
         self, rule: AssignmentRule | None, layouts: dict[str, Layout], kind: str, estimate: float
@@ -176,8 +212,7 @@ class JointSearch:
     @property
     def spent(self) -> bool:
         """Whether as many were simulated as may be."""
-        simulated = sum(bool(each.plan) for each in self.tried.values())
-        return simulated + (len(self.tried) - simulated) / CHEAPER >= self.most
+        return sum(1.0 if each.plan and each.passes > LITTLE else 1.0 / CHEAPER for each in self.tried.values()) >= self.most
 
     @property
     def rising(self) -> list[SimulatedJoint]:
@@ -245,14 +280,14 @@ def simulate_quickest(done: JointSearch, candidates: Sequence[JointCandidate]) -
     first, others = quickest_of_kinds(candidates, done.most)
     slower: dict[str, float] = {}  # kind → what the closed form has to be multiplied by, at least
     for each in sorted(first, key=lambda each: done.trials.estimate(each.layouts)):
-        found = simulate_mended(done, each) / each.seconds
+        found = simulate_fitting(done, each) / each.seconds
         slower[each.kind] = min(found, slower.get(each.kind, found))
     likely = sorted((slower[each.kind] * each.seconds, number) for number, each in enumerate(others))
     chosen = [others[number] for _, number in likely[: max(0, (done.most - len(done.tried)) // 2)]]
     for each in sorted(chosen, key=lambda each: done.trials.estimate(each.layouts)):
         if done.spent:
             break
-        simulate_mended(done, each)
+        simulate_fitting(done, each)
 
 
 def most_simulated(inputs: Inputs) -> int:
@@ -273,20 +308,17 @@ def quickest_of_kinds(
     return first, [each for of_kind in kinds.values() for each in of_kind[few:]]
 
 
-def simulate_mended(done: JointSearch, candidate: JointCandidate) -> float:
-    """Seconds of a candidate by simulation, or that it takes at least; where it does not fit, with less and less that
-    its encoders keep; infinite where it is estimated to be far slower than the best.
+def simulate_fitting(done: JointSearch, candidate: JointCandidate) -> float:
+    """Seconds of a candidate by simulation, or that it takes at least; where it does not fit, with backwards of its
+    encoders at once; infinite where it is estimated to be far slower than the best.
     """
-    layouts, most = candidate.layouts, done.far_slower
-    encoders = [name for name in layouts if name != done.inputs.module]
-    tried = done.simulate(layouts, candidate.kind, most)
-    for change in MENDS:
-        if tried.plan or tried.left_out:
-            break
-        if change is LITTLE and tried.memory_share > SLIGHTLY:
-            continue
-        layouts = {**layouts, **{name: changed(done.inputs, name, layouts[name], change) for name in encoders}}
-        tried = done.change(tried, layouts, most)
+    tried = done.fit(candidate.layouts, candidate.kind, done.far_slower)
+    if not (tried.plan or tried.left_out):
+        layouts = {
+            name: layout if name == done.inputs.module else changed(done.inputs, name, layout, AT_ONCE)
+            for name, layout in candidate.layouts.items()
+        }
+        tried = done.fit(layouts, candidate.kind, done.far_slower)
     return tried.least or tried.seconds
 
 
