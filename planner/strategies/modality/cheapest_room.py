@@ -9,7 +9,7 @@ those of the LLM would cost more, and the other way round. The samples stay wher
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate, pairwise
 from math import inf
@@ -18,6 +18,7 @@ from typing import NamedTuple
 from planner.costs import SharedPrices, pricing_of
 from planner.costs.memory import OFFLOAD_STEPS
 from planner.layouts import layout_problem, recompute_ranges, searched_sets
+from planner.plan.gradient_flow import GradientFlow, gradient_flows
 from planner.plan.plan_file import Layout, Plan
 from planner.scoring import TriedPlan
 from planner.specs.base import Layers, with_fields
@@ -28,6 +29,7 @@ from planner.specs.workload.items import part_lengths
 from planner.strategies.modality.joint_changes import Change, changed
 from planner.strategies.static import item_line, micro_batch_count
 
+CLOSE = 0.003  # of the allowed memory: layouts that leave no more are not made to take more of it
 LOOKS = 7  # at the memory of a plan, for one row of steps
 NOTHING: Change = {"recompute": "none", "offload": 0.0}
 AMPLE = 1.002  # times the bytes that are too many: what is freed is estimated
@@ -59,6 +61,7 @@ class CheapestRoom:
     inputs: Inputs
     plan: Plan
     prices: SharedPrices  # with other plans of the job
+    hidden: dict[tuple[str, str], float] = field(default_factory=dict)  # shares that hide, by module and recomputation
 
     @property
     def bare(self) -> dict[str, Layout]:
@@ -98,7 +101,8 @@ class CheapestRoom:
         shares = {0: offloaded}
         fewest, enough = 0, len(self.steps)  # known not to be enough, and the fewest that may be
         for _ in range(LOOKS):
-            if self.seconds[fewest] > most or enough - fewest <= (enough in shares):
+            close = shares.get(enough, 0.0) > full - CLOSE
+            if self.seconds[fewest] > most or enough - fewest <= (enough in shares) or close:
                 break
             tried = self.guess(fewest, enough, shares, full)
             shares[tried] = self.share(self.after(tried))
@@ -126,8 +130,10 @@ class CheapestRoom:
         alone = knobs.offload == "alone" and (layout.pp > 1 or layout.recompute != "none")
         if alone or knobs.offload == "none" or knobs.offload_shares == "whole" or not self.keeps(name):
             return layout
-        hidden = TriedPlan(with_fields(self.plan, layouts=layouts), self.prices).hidden_offload(name)
-        return changed(self.inputs, name, layout, {"offload": hidden})
+        if (key := (name, str(layout.recompute))) not in self.hidden:
+            tried = TriedPlan(with_fields(self.plan, layouts=layouts), self.prices)
+            self.hidden[key] = tried.hidden_offload(name)
+        return changed(self.inputs, name, layout, {"offload": self.hidden[key]})
 
     def offloading_less(self, full: float) -> dict[str, Layout]:
         """The layouts that recompute nothing with as little offloaded as fits: bytes fall in a straight line."""
@@ -146,9 +152,14 @@ class CheapestRoom:
         """Bytes that a rank may hold."""
         return TriedPlan(self.plan, self.prices).plan_memory.allowed_bytes(0)
 
+    @cached_property
+    def flows(self) -> dict[str, GradientFlow]:
+        """Through what of each module gradients go."""
+        return gradient_flows(self.plan.uses.models, self.plan.edges)
+
     def keeps(self, name: str) -> bool:
         """Whether forwards of a module keep something for a backward through its layers."""
-        return self.plan.layouts[name].features == "computed" and pricing_of(self.plan, self.prices).through_layers(name)
+        return self.bare[name].features == "computed" and self.flows[name].through_layers
 
     def steps_of(self, name: str) -> list[Step]:
         """The steps of one module, in the order of its hull."""
@@ -181,11 +192,24 @@ class CheapestRoom:
         layout = with_fields(self.bare[name], recompute=how)
         pricing = pricing_of(with_fields(self.plan, layouts={**self.bare, name: layout}), self.prices)
         basis = pricing.module_pricing(name, device_of_rank(self.inputs.cluster, layout.ranks[0]))
-        lengths = [length for size in self.plan.uses.items[name].values() for length in part_lengths(size)]
+        tokens, count = self.typical[name]
         every, replicas = Layers(range(self.inputs.model.modules[name].layers)), layout.dp * layout.replica * layout.pp
-        kept = basis.activation_bytes(every, False, layout.default_split, lengths).layers
-        seconds = item_line(pricing, name, layout).seconds(lengths)
-        return Recomputing(how, -kept * self.share_in_flight(name) / replicas, seconds / replicas)
+        kept = basis.activation_bytes(every, False, layout.default_split, (tokens,)).layers
+        seconds = item_line(pricing, name, layout).item_seconds(tokens)
+        scale = count / replicas
+        return Recomputing(how, -kept * scale * self.share_in_flight(name), seconds * scale)
+
+    @cached_property
+    def typical(self) -> dict[str, tuple[int, float]]:
+        """Module → tokens of a part of an item that the mean token is in, and of how many such parts there are as many
+        tokens.
+        """
+        found = {}
+        for name, items in self.plan.uses.items.items():
+            lengths = [length for size in items.values() for length in part_lengths(size)] or [1]
+            typical = round(sum(length * length for length in lengths) / sum(lengths))
+            found[name] = typical, sum(lengths) / typical
+        return found
 
     def share_in_flight(self, name: str) -> float:
         """The share of a module's items whose forwards a rank keeps at once, about."""

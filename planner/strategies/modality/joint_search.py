@@ -25,7 +25,7 @@ from planner.strategies.modality.joint_changes import Change, changed, neighbour
 from planner.strategies.static import AssignmentRule, EstimatedDraft, JointItems, estimated_draft
 
 SIMULATED = {1: 0.4, 2: 1.0, 3: 3.0, 4: 10.0}  # by effort: how many times FEW to MANY joint layouts at most
-FEW, MANY = 12, 48  # of large jobs, and of small ones
+FEW, MANY = 12, 24  # of large jobs, and of small ones
 LARGE = 2**14  # ranks times samples of a job of which FEW are simulated
 AT_ONCE: Change = {"ahead": 1, "serves": 1, "backward": "at_once"}
 BELOW = 0.9995  # times the share of memory that layouts are to take which did not fit by simulation
@@ -36,6 +36,8 @@ CHEAPER = 3  # joint layouts that do not fit, or are estimated to be slower, cou
 CLEARLY_SLOWER = (
     1.03  # times the estimate of what is changed: estimates of plans alike are off by up to 2 % of each other
 )
+NEAR = 1.03  # times the best one's seconds: up to there, others are changed as well
+GAIN = 0.999  # times the best one's seconds: what is quicker is changed at once
 FAR_SLOWER = 1.25  # times the best one's estimate: of candidates, most take 0.9 to 1.1 of theirs
 HOPELESS = 1.2  # joint layouts that take that many times the best one's seconds are not simulated or changed
 
@@ -276,18 +278,32 @@ def require_lawful_layouts(plan: Plan) -> None:
 
 
 def simulate_quickest(done: JointSearch, candidates: Sequence[JointCandidate]) -> None:
-    """Simulate the quickest candidate of each kind, then the quickest of all."""
-    first, others = quickest_of_kinds(candidates, done.most)
-    slower: dict[str, float] = {}  # kind → what the closed form has to be multiplied by, at least
+    """Simulate the quickest candidate of each kind, with a pipeline and without, then the quickest of all."""
+    first, others = quickest_of_kinds(done.inputs, bare_candidates(done.inputs, candidates), done.most)
+    slower: dict[tuple[str, bool], float] = {}  # by kind, what the closed form has to be multiplied by, at least
     for each in sorted(first, key=lambda each: done.trials.estimate(each.layouts)):
-        found = simulate_fitting(done, each) / each.seconds
-        slower[each.kind] = min(found, slower.get(each.kind, found))
-    likely = sorted((slower[each.kind] * each.seconds, number) for number, each in enumerate(others))
+        found, kind = simulate_fitting(done, each) / each.seconds, kind_of(done.inputs, each)
+        slower[kind] = min(found, slower.get(kind, found))
+    likely = sorted((slower[kind_of(done.inputs, each)] * each.seconds, number) for number, each in enumerate(others))
     chosen = [others[number] for _, number in likely[: max(0, (done.most - len(done.tried)) // 2)]]
     for each in sorted(chosen, key=lambda each: done.trials.estimate(each.layouts)):
         if done.spent:
             break
         simulate_fitting(done, each)
+
+
+def bare_candidates(inputs: Inputs, candidates: Sequence[JointCandidate]) -> list[JointCandidate]:
+    """The candidates without what they recompute and offload, each once, with the least seconds."""
+    found: dict[str, JointCandidate] = {}
+    for each in candidates:  # the quickest first
+        bare = bare_layouts(inputs, each.layouts)
+        found.setdefault(str(bare), replace(each, layouts=bare))
+    return [*found.values()]
+
+
+def kind_of(inputs: Inputs, candidate: JointCandidate) -> tuple[str, bool]:
+    """Where encoders are, and whether the LLM has a pipeline: the closed form is off by as much for all alike."""
+    return candidate.kind, candidate.layouts[inputs.module].pp > 1
 
 
 def most_simulated(inputs: Inputs) -> int:
@@ -297,12 +313,12 @@ def most_simulated(inputs: Inputs) -> int:
 
 
 def quickest_of_kinds(
-    candidates: Sequence[JointCandidate], most: int
+    inputs: Inputs, candidates: Sequence[JointCandidate], most: int
 ) -> tuple[list[JointCandidate], list[JointCandidate]]:
     """The quickest candidates of each kind, several where many may be simulated, and all others."""
-    kinds: dict[str, list[JointCandidate]] = {}
+    kinds: dict[tuple[str, bool], list[JointCandidate]] = {}
     for each in candidates:
-        kinds.setdefault(each.kind, []).append(each)
+        kinds.setdefault(kind_of(inputs, each), []).append(each)
     few = max(1, most // (KINDS_SHARE * max(1, len(kinds))))
     first = [each for of_kind in kinds.values() for each in of_kind[:few]]
     return first, [each for of_kind in kinds.values() for each in of_kind[few:]]
@@ -330,10 +346,10 @@ def improve(done: JointSearch) -> None:
     expanded: set[float] = set()  # by the seconds of a step
     while not done.spent:
         start = next((each for each in done.rising if each.seconds not in expanded), None)
-        if start is None or start.seconds > done.hopeless:
+        least = done.rising[0].seconds if start else inf
+        if start is None or start.seconds > NEAR * least:
             return
         expanded.add(start.seconds)
-        least = done.rising[0].seconds
         for layouts in neighbours(done.inputs, start.layouts):
-            if done.spent or done.change(start, layouts, CLEARLY_SLOWER * start.estimate).seconds < least:
+            if done.spent or done.change(start, layouts, CLEARLY_SLOWER * start.estimate).seconds < GAIN * least:
                 break
