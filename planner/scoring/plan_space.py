@@ -69,7 +69,8 @@ def joint_problem_of_plan(plan: Plan) -> JointProblem:
         prices=uses.prices,
         limits=uses.limits,
         knobs=uses.software.knobs,
-        uneven=not all(map(has_even_stages, plan.layouts.values())),
+        uneven=(bool(plan.made.decided) and uses.software.knobs.uneven_stages)
+        or not all(map(has_even_stages, plan.layouts.values())),
         repeated=uses.repeated,
     )
 

@@ -159,7 +159,8 @@ class CheapestRoom:
 
     def keeps(self, name: str) -> bool:
         """Whether forwards of a module keep something for a backward through its layers."""
-        return self.bare[name].features == "computed" and self.flows[name].through_layers
+        items, computed = self.plan.uses.items[name], self.bare[name].features == "computed"
+        return bool(items) and computed and self.flows[name].through_layers
 
     def steps_of(self, name: str) -> list[Step]:
         """The steps of one module, in the order of its hull."""
