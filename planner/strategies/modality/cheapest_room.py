@@ -1,4 +1,4 @@
-"""As little offloaded and recomputed as fits, over all modules of joint layouts: what takes least for a byte comes first.
+"""As little offloaded and recomputed as fits, over all modules of joint layouts: what takes least for a byte first.
 
 Copies of activations that hide take nothing. Of what layers may recompute, the sets of parts on the lower hull of
 (bytes freed, seconds taken) of a module are mixed: some of its layers recompute a set, the others the one before it on
@@ -45,11 +45,11 @@ class Step(NamedTuple):
 
 
 class Recomputing(NamedTuple):
-    """All layers of a module recompute a set of parts."""
+    """All layers of a module recompute a set of parts: what that frees and takes, each beside other sets."""
 
     how: Recompute
-    freed: float  # bytes on each of its ranks
-    seconds: float  # of a step
+    freed: float  # bytes on each of its ranks, about: less those that are kept
+    seconds: float  # of a step, about
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class CheapestRoom:
         known without tasks; or where none do, after all; or as many as take more than so many seconds.
         """
         bare, offloaded = self.ends
-        if bare <= full:
+        if bare <= full or self.plan.uses.limits.tokens_per_rank is not None:
             return self.bare
         if offloaded <= full:
             return self.offloading_less(full)
@@ -140,7 +140,10 @@ class CheapestRoom:
         bare, offloaded = self.ends
         part = min(1.0, (bare - full) / (bare - offloaded) + 1.0 / OFFLOAD_STEPS)
         whole = self.after(0)
-        less = {name: changed(self.inputs, name, each, {"offload": round(part * each.offload, 4)}) for name, each in whole.items()}
+        less = {
+            name: changed(self.inputs, name, each, {"offload": round(part * each.offload, 4)})
+            for name, each in whole.items()
+        }
         return less if self.share(less) <= full else whole
 
     def share(self, layouts: dict[str, Layout]) -> float:
@@ -187,9 +190,7 @@ class CheapestRoom:
         return ["none", *searched_sets(one), *named]
 
     def recomputing(self, name: str, how: Recompute) -> Recomputing:
-        """What a module keeps and takes whose layers all recompute a set of parts, over one that recomputes nothing:
-        bytes as less than nothing.
-        """
+        """What it gives that all layers of a module recompute a set of parts."""
         layout = with_fields(self.bare[name], recompute=how)
         pricing = pricing_of(with_fields(self.plan, layouts={**self.bare, name: layout}), self.prices)
         basis = pricing.module_pricing(name, device_of_rank(self.inputs.cluster, layout.ranks[0]))
@@ -226,7 +227,7 @@ def lower_hull(points: Sequence[Recomputing]) -> list[Recomputing]:
     found = [points[0]]
     while further := [each for each in points if each.freed > found[-1].freed]:
         at = found[-1]
-        found.append(min(further, key=lambda each: ((each.seconds - at.seconds) / (each.freed - at.freed), -each.freed)))
+        found.append(min(further, key=lambda each: (each.seconds - at.seconds) / (each.freed - at.freed)))
     return found
 
 

@@ -93,7 +93,7 @@ def llm_changes(inputs: Inputs, layout: Layout, samples: int) -> Iterator[Change
             yield {"micro_batch": ceil(each / other)}
     yield {"micro_batch": layout.micro_batch + 1}
     for vpp in (layout.vpp * 2, layout.vpp // 2) if layout.schedule == "interleaved" else ():
-        if 1 < vpp and layout.pp * vpp <= inputs.spec.layers:
+        if vpp > 1 and layout.pp * vpp <= inputs.spec.layers:
             yield {"vpp": vpp, "stages": even_stages(inputs.spec.layers, layout.pp * vpp)}
 
 

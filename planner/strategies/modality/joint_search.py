@@ -31,8 +31,8 @@ AT_ONCE: Change = {"ahead": 1, "serves": 1, "backward": "at_once"}
 BELOW = 0.9995  # times the share of memory that layouts are to take which did not fit by simulation
 FITS = 3  # times that layouts are looked for which fit by simulation, too
 KINDS_SHARE = 4  # of all simulations, the part that goes to the first of each kind
-LITTLE = 256
-CHEAPER = 3  # joint layouts that do not fit, or are estimated to be slower, count as one that was simulated
+CHEAPER = 3  # joint layouts that do not fit, are estimated to be slower, or have few passes, count as one simulation
+FEW_PASSES = 256  # of the LLM's replicas through their stages
 CLEARLY_SLOWER = (
     1.03  # times the estimate of what is changed: estimates of plans alike are off by up to 2 % of each other
 )
@@ -40,6 +40,7 @@ NEAR = 1.03  # times the best one's seconds: up to there, others are changed as 
 GAIN = 0.999  # times the best one's seconds: what is quicker is changed at once
 FAR_SLOWER = 1.25  # times the best one's estimate: of candidates, most take 0.9 to 1.1 of theirs
 HOPELESS = 1.2  # joint layouts that take that many times the best one's seconds are not simulated or changed
+Kind = tuple[str, bool, bool]  # of candidates
 
 
 class Limits(NamedTuple):
@@ -66,15 +67,6 @@ class SimulatedJoint:
     least: float = 0.0  # seconds that the step takes at least, where that is why there is no plan
     far: bool = False  # its estimate is beyond the limit, and it was not simulated
     memory_share: float = inf  # the fullest rank's bytes over what it may hold, where that is why there is no plan
-
-    @property
-    def passes(self) -> int:
-        """Passes of the samples' module in its plan, over stages of all replicas."""
-        if self.plan is None:
-            return 0
-        module = next(name for name in self.plan.layouts if not any(name == edge.source for edge in self.plan.edges))
-        layout = self.plan.layouts[module]
-        return len(self.plan.steps[0].micro_batches) * layout.pp * layout.vpp * layout.dp * layout.replica
 
     @property
     def left_out(self) -> bool:
@@ -214,7 +206,13 @@ class JointSearch:
     @property
     def spent(self) -> bool:
         """Whether as many were simulated as may be."""
-        return sum(1.0 if each.plan and each.passes > LITTLE else 1.0 / CHEAPER for each in self.tried.values()) >= self.most
+        return sum(map(self.counted, self.tried.values())) >= self.most
+
+    def counted(self, one: SimulatedJoint) -> float:
+        """As how much of a simulation joint layouts count."""
+        layout, steps = one.layouts[self.inputs.module], one.plan.steps if one.plan else ()
+        passes = sum(len(step.micro_batches) for step in steps) * layout.pp * layout.vpp * layout.dp * layout.replica
+        return 1.0 if passes > FEW_PASSES else 1.0 / CHEAPER
 
     @property
     def rising(self) -> list[SimulatedJoint]:
@@ -280,7 +278,7 @@ def require_lawful_layouts(plan: Plan) -> None:
 def simulate_quickest(done: JointSearch, candidates: Sequence[JointCandidate]) -> None:
     """Simulate the quickest candidate of each kind, with a pipeline and without, then the quickest of all."""
     first, others = quickest_of_kinds(done.inputs, bare_candidates(done.inputs, candidates), done.most)
-    slower: dict[tuple[str, bool], float] = {}  # by kind, what the closed form has to be multiplied by, at least
+    slower: dict[Kind, float] = {}  # by kind, what the closed form has to be multiplied by, at least
     for each in sorted(first, key=lambda each: done.trials.estimate(each.layouts)):
         found, kind = simulate_fitting(done, each) / each.seconds, kind_of(done.inputs, each)
         slower[kind] = min(found, slower.get(kind, found))
@@ -301,9 +299,11 @@ def bare_candidates(inputs: Inputs, candidates: Sequence[JointCandidate]) -> lis
     return [*found.values()]
 
 
-def kind_of(inputs: Inputs, candidate: JointCandidate) -> tuple[str, bool]:
-    """Where encoders are, and whether the LLM has a pipeline: the closed form is off by as much for all alike."""
-    return candidate.kind, candidate.layouts[inputs.module].pp > 1
+def kind_of(inputs: Inputs, candidate: JointCandidate) -> Kind:
+    """Where encoders are, and whether the LLM has a pipeline and all have room: the closed form is off by as much for
+    all alike.
+    """
+    return candidate.kind, candidate.layouts[inputs.module].pp > 1, candidate.crowded
 
 
 def most_simulated(inputs: Inputs) -> int:
@@ -316,7 +316,7 @@ def quickest_of_kinds(
     inputs: Inputs, candidates: Sequence[JointCandidate], most: int
 ) -> tuple[list[JointCandidate], list[JointCandidate]]:
     """The quickest candidates of each kind, several where many may be simulated, and all others."""
-    kinds: dict[tuple[str, bool], list[JointCandidate]] = {}
+    kinds: dict[Kind, list[JointCandidate]] = {}
     for each in candidates:
         kinds.setdefault(kind_of(inputs, each), []).append(each)
     few = max(1, most // (KINDS_SHARE * max(1, len(kinds))))
