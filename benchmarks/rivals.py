@@ -53,7 +53,7 @@ SEVERAL = (  # shipped jobs of several modules
 )  # fmt: skip
 CHANGES, DIVISIONS, DRAWN = 60, 30, 300  # rivals of a job that are tried
 OF_MANY = 256, 30  # beyond so many ranks as many are drawn
-OF_SEVERAL = 120, 60  # changes and drawn ones of a job of several modules
+OF_SEVERAL = 120, 60  # changes and drawn ones of a job of several modules, up to 64 ranks; beyond, a third
 SMALL = (1, 1, 2, 4, 8)
 VALUES: dict[str, tuple[Any, ...]] = {
     "tp": SMALL, "cp": SMALL, "ulysses": (1, 2, 4, 8), "pp": (1, 2, 3, 4, 6, 8, 16), "vpp": (1, 2, 3, 4, 5, 8, 10, 20),
@@ -152,7 +152,7 @@ def rivals_of_several(draw: random.Random, inputs: Inputs, pick: dict[str, Layou
     values = {name: OF_LLM if name == inputs.module else OF_ENCODER for name in pick}
     places = [(name, field) for name, of_module in values.items() for field in of_module]
     own = {name: {field: getattr(pick[name], field) for field in (*values[name], "ranks")} for name in pick}
-    changes, drawn = OF_SEVERAL
+    changes, drawn = (each // (1 if inputs.cluster.size <= 64 else 3) for each in OF_SEVERAL)
     for number in range(changes + drawn):
         count = draw.choice((1, 2, 3)) if number < changes else len(places) // 3
         fields = {name: {**of_module} for name, of_module in own.items()}

@@ -72,7 +72,7 @@ GRID = [*product(MESHES, (0, 3), ("none", "full"))]  # mesh, zero, recompute
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", [0.2, 0.6])
+@pytest.mark.parametrize("part", [0.2, pytest.param(0.6, marks=pytest.mark.soak)])
 def test_no_layouts_of_a_grid_are_quicker_with_little_memory(job, part):
     """Every mesh without a pipeline, ZeRO stage and recomputation of both modules on all four ranks: none that fits is
     quicker by more than 2 % than what is found, and none is below the bound.
