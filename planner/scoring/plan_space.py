@@ -69,10 +69,15 @@ def joint_problem_of_plan(plan: Plan) -> JointProblem:
         prices=uses.prices,
         limits=uses.limits,
         knobs=uses.software.knobs,
-        uneven=(bool(plan.made.decided) and uses.software.knobs.uneven_stages)
-        or not all(map(has_even_stages, plan.layouts.values())),
+        uneven=stages_are_open(plan) or not all(map(has_even_stages, plan.layouts.values())),
         repeated=uses.repeated,
     )
+
+
+def stages_are_open(plan: Plan) -> bool:
+    """Whether stages of pipelines might have other layers: something was searched, and the job says none."""
+    said = any(layout.stages for layout in plan.uses.fix.layouts.values())
+    return bool(plan.made.decided) and plan.uses.software.knobs.uneven_stages and not said
 
 
 def fixed_of_plan(plan: Plan, name: str) -> Parallelism:

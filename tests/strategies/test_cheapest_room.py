@@ -48,11 +48,11 @@ def test_the_fewest_steps_that_fit_are_taken(job):
     least, most = min(shares.values()), room.ends[0]
     for part in range(1, 20):
         full = least + (most - least) * part / 20
-        found = room.share(room.fitting(full))
+        found = room.share(room.fitting(full).layouts)
         fewest = max(share for share in [*shares.values(), most] if share <= full)
         assert found <= full and (found == fewest or found > full - CLOSE)
-    assert room.fitting(least * 0.99) == room.after(len(room.steps))
-    assert room.fitting(most) == room.bare
+    assert room.fitting(least * 0.99).layouts == room.after(len(room.steps))
+    assert room.fitting(most).layouts == room.bare
 
 
 def test_what_a_job_fixes_is_kept(job):

@@ -52,6 +52,13 @@ class Recomputing(NamedTuple):
     seconds: float  # of a step, about
 
 
+class Fitting(NamedTuple):
+    """Layouts that fit, and the seconds of a step that this takes, about."""
+
+    layouts: dict[str, Layout]
+    seconds: float = 0.0
+
+
 @dataclass(frozen=True)
 class CheapestRoom:
     """A plan before its check, whose layouts recompute and offload nothing that the job leaves open, and the same with
@@ -89,15 +96,15 @@ class CheapestRoom:
         """The shares of the allowed memory that the bare layouts take, and those with all offloaded that hides."""
         return self.share(self.bare), self.share(self.after(0))
 
-    def fitting(self, full: float = 1.0, most: float = inf) -> dict[str, Layout]:
+    def fitting(self, full: float = 1.0, most: float = inf) -> Fitting:
         """The layouts after the fewest steps that take no more than this share of the allowed memory, as far as it is
         known without tasks; or where none do, after all; or as many as take more than so many seconds.
         """
         bare, offloaded = self.ends
         if bare <= full or self.plan.uses.limits.tokens_per_rank is not None:
-            return self.bare
+            return Fitting(self.bare)
         if offloaded <= full:
-            return self.offloading_less(full)
+            return Fitting(self.offloading_less(full))
         shares = {0: offloaded}
         fewest, enough = 0, len(self.steps)  # known not to be enough, and the fewest that may be
         for _ in range(LOOKS):
@@ -107,7 +114,8 @@ class CheapestRoom:
             tried = self.guess(fewest, enough, shares, full)
             shares[tried] = self.share(self.after(tried))
             fewest, enough = (fewest, tried) if shares[tried] <= full else (tried, enough)
-        return self.after(fewest if self.seconds[fewest] > most else enough)
+        count = fewest if self.seconds[fewest] > most else enough
+        return Fitting(self.after(count), self.seconds[count])
 
     def guess(self, fewest: int, enough: int, shares: dict[int, float], full: float) -> int:
         """How many steps may be enough."""

@@ -18,6 +18,7 @@ from planner.plan.legal.layout_laws import layout_laws
 from planner.plan.legal.limit_laws import launch_laws
 from planner.plan.plan_file import Layout, Plan
 from planner.scoring import TriedPlan, least_expected, plan_doubt
+from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
 from planner.strategies.modality.cheapest_room import CheapestRoom, bare_layouts
 from planner.strategies.modality.joint_candidates import JointCandidate
@@ -160,7 +161,10 @@ class JointSearch:
         draft = self.trials.draft(bare, rule)
         room = CheapestRoom(self.inputs, draft.plan, self.trials.prices)
         for _ in range(FITS):
-            tried = self.simulate_by(draft.rule, room.fitting(full, estimate - least), kind, estimate)
+            layouts, more = room.fitting(full, estimate - least)
+            plan = with_fields(draft.plan, layouts=layouts)  # with the samples where they are
+            self.trials.drafts.setdefault(str(layouts), EstimatedDraft(plan, least + more, draft.rule))
+            tried = self.simulate_by(draft.rule, layouts, kind, estimate)
             if tried.plan or tried.left_out or tried.memory_share in (0.0, inf):
                 break
             full *= BELOW / tried.memory_share
