@@ -76,8 +76,8 @@ def joint_problem_of_plan(plan: Plan) -> JointProblem:
 
 def stages_are_open(plan: Plan) -> bool:
     """Whether stages of pipelines might have other layers: something was searched, and the job says none."""
-    said = any(layout.stages for layout in plan.uses.fix.layouts.values())
-    return bool(plan.made.decided) and plan.uses.software.knobs.uneven_stages and not said
+    fixed = any(layout.stages for layout in plan.uses.fix.layouts.values())
+    return bool(plan.made.decided) and plan.uses.software.knobs.uneven_stages and not fixed
 
 
 def fixed_of_plan(plan: Plan, name: str) -> Parallelism:
