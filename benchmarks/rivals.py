@@ -1,25 +1,31 @@
-"""The best that hand-fixed layouts do against what `parallel_search` picks, and against its bound.
+"""The best that hand-fixed layouts do against what a search picks, of one module and of several, and against its bound.
 
 Rivals of a job are one- and two-field changes of its pick, the pick with its layers divided otherwise, and layouts
 drawn at random: those that the job's software can launch and that fit are simulated. `below_bound` counts those that no
 plan may be.
+
+`python -m benchmarks.rivals qwen2.5-vl-7b-h200x8` is one job of several modules alone.
 """
 
+import json
 import random
+import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import accumulate, pairwise
+from math import gcd
 from pathlib import Path
 from typing import Any
 
 from benchmarks.registry import Figures
 from planner.errors import PlannerError
 from planner.plan.plan_file import Layout
+from planner.solve_job import read_job
 from planner.specs.base import Layers, with_fields
 from planner.specs.inputs import Inputs, JobOptions, load_job
 from planner.specs.parallelism import Parallelism
-from planner.strategies import parallel_search
+from planner.strategies import modality_layout, parallel_search
 from planner.strategies.static import predict_job
 
 # model, GPUs, tokens of a sequence, sequences of a step, software
@@ -41,8 +47,13 @@ JOBS = (
     ("llama-3.1-405b", "1024xh100", 8192, 512, "megatron"),
     ("gpt3-175b", "1536xh100", 2048, 1536, "megatron"),
 )
+SEVERAL = (  # shipped jobs of several modules
+    "qwen2.5-vl-7b-h200x8", "qwen2.5-omni-7b-h100x16", "qwen3.5-27b-h100x17", "qwen2.5-vl-7b-a100x32",
+    "qwen2.5-vl-72b-h100x128", "omni-vit10b-llama70b-h100x128",
+)  # fmt: skip
 CHANGES, DIVISIONS, DRAWN = 60, 30, 300  # rivals of a job that are tried
 OF_MANY = 256, 30  # beyond so many ranks as many are drawn
+OF_SEVERAL = 120, 60  # changes and drawn ones of a job of several modules, up to 64 ranks; beyond, a third
 SMALL = (1, 1, 2, 4, 8)
 VALUES: dict[str, tuple[Any, ...]] = {
     "tp": SMALL, "cp": SMALL, "ulysses": (1, 2, 4, 8), "pp": (1, 2, 3, 4, 6, 8, 16), "vpp": (1, 2, 3, 4, 5, 8, 10, 20),
@@ -52,6 +63,15 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "optimizer_offload": (0.0, 0.25, 0.5), "overlap": ((), ("tp",), ("tp", "ep")),
     "rank_order": ("tp-cp-dp-replica-pp", "tp-cp-pp-dp-replica"),
 }  # fmt: skip
+OF_LLM = {
+    **{name: VALUES[name] for name in ("tp", "cp", "ulysses", "pp", "vpp", "zero", "recompute", "offload")},
+    "micro_batch": (1, 2, 3, 4, 6, 8, 12, 16, 24, 32),
+}
+OF_ENCODER = {
+    **{name: VALUES[name] for name in ("tp", "cp", "ulysses", "zero", "recompute", "offload")},
+    "serves": (1, 2, 4, 8), "ahead": (0, 1, 2), "backward": ("last", "at_once"),
+}  # fmt: skip
+Fields = dict[str, dict[str, Any]]  # module → fields of its layout
 JOB = """\
 format: planner.job/1
 name: rivals
@@ -70,14 +90,26 @@ def run(data: Path | None) -> Iterator[Figures]:
         with tempfile.TemporaryDirectory() as folder:
             named = dict(zip(("model", "gpus", "tokens", "count", "software"), job, strict=True))
             yield named | figures(inputs_of(Path(folder), **named), random.Random(number))
+    yield from figures_of_several(SEVERAL)
+
+
+def figures_of_several(names: Iterable[str]) -> Iterator[Figures]:
+    """The figures of shipped jobs of several modules."""
+    for name in names:
+        yield {"job": name} | figures(read_job(name, JobOptions()), random.Random(name))
 
 
 def figures(inputs: Inputs, draw: random.Random) -> Figures:
     """What the best rival of a job does."""
-    plan = parallel_search.plan(inputs, None)
-    (pick,), value, bound = plan.layouts.values(), plan.outcome.value, plan.outcome.bound
-    found = [each for fields in rivals(draw, inputs, pick) if (each := simulated(inputs, fields))]
-    best, fields = min(found, default=(value, {}), key=lambda each: each[0])
+    if len(inputs.model.modules) > 1:
+        plan = modality_layout.plan(inputs, None)
+        drawn = rivals_of_several(draw, inputs, plan.layouts)
+    else:
+        plan = parallel_search.plan(inputs, None)
+        drawn = ({inputs.module: fields} for fields in rivals(draw, inputs, plan.layouts[inputs.module]))
+    value, bound = plan.outcome.value, plan.outcome.bound
+    found = [each for layouts in drawn if (each := simulated(inputs, layouts))]
+    best, layouts = min(found, default=(value, {}), key=lambda each: each[0])
     return {
         "pick": value,
         "bound": bound,
@@ -85,7 +117,7 @@ def figures(inputs: Inputs, draw: random.Random) -> Figures:
         "best_rival": best,
         "quicker": round(1.0 - best / value, 5),
         "below_bound": sum(seconds < bound * (1.0 - 1e-9) for seconds, _ in found),
-        "rival": {name: str(each) for name, each in fields.items()},
+        "rival": {module: {name: str(each) for name, each in own.items()} for module, own in layouts.items()},
     }
 
 
@@ -117,6 +149,22 @@ def rivals(draw: random.Random, inputs: Inputs, pick: Layout) -> Iterator[dict[s
         yield fields
 
 
+def rivals_of_several(draw: random.Random, inputs: Inputs, pick: dict[str, Layout]) -> Iterator[Fields]:
+    """Fields of the layouts of several modules, by module: one, two or three of them changed, or every third."""
+    values = {name: OF_LLM if name == inputs.module else OF_ENCODER for name in pick}
+    places = [(name, field) for name, of_module in values.items() for field in of_module]
+    own = {name: {field: getattr(pick[name], field) for field in (*values[name], "ranks")} for name in pick}
+    changes, drawn = (each // (1 if inputs.cluster.size <= 64 else 3) for each in OF_SEVERAL)
+    for number in range(changes + drawn):
+        count = draw.choice((1, 2, 3)) if number < changes else len(places) // 3
+        fields = {name: {**of_module} for name, of_module in own.items()}
+        for name, field in draw.sample(places, count):
+            fields[name][field] = draw.choice(values[name][field])
+        for of_module in fields.values():
+            of_module["ulysses"] = gcd(of_module["cp"], of_module["ulysses"])
+        yield fields
+
+
 def divided(draw: random.Random, layers: int, parts: int) -> tuple[Layers, ...]:
     """Layers in as many stages that are nearly even, the last of which has fewer."""
     counts = [layers // parts + (number < layers % parts) for number in range(parts)]
@@ -129,12 +177,16 @@ def divided(draw: random.Random, layers: int, parts: int) -> tuple[Layers, ...]:
     return tuple(Layers(range(*ends)) for ends in pairwise(accumulate(counts, initial=0)))
 
 
-def simulated(inputs: Inputs, fields: dict[str, Any]) -> tuple[float, dict[str, Any]] | None:
-    """The step of a layout that can be launched and fits, and its fields."""
-    module = inputs.module
+def simulated(inputs: Inputs, layouts: Fields) -> tuple[float, Fields] | None:
+    """The step of layouts that can be launched and fit, and their fields."""
     try:
-        said = with_fields(inputs.job.fix, layouts={module: Parallelism(**fields)})
+        said = with_fields(inputs.job.fix, layouts={name: Parallelism(**fields) for name, fields in layouts.items()})
         found = predict_job(replace(inputs, job=with_fields(inputs.job, fix=said)))
     except (PlannerError, ValueError):
         return None
-    return (found.plan.outcome.value, fields) if found.fits else None
+    return (found.plan.outcome.value, layouts) if found.fits else None
+
+
+if __name__ == "__main__":
+    for line in figures_of_several(sys.argv[1:] or SEVERAL):
+        print(json.dumps(line), flush=True)

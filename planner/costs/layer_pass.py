@@ -48,8 +48,8 @@ def reads_of(items: Iterable[tuple[int, int]]) -> CrossReads:
 
 def reads_by_item(plan: Plan) -> dict[ItemKey, int]:
     """Outputs that cross attention reads for each item of each module that has it."""
-    counts = fed_tokens(plan, "cross_attention")
     named = [name for name in plan.layouts if plan.uses.models[name].cross_attention_width]
+    counts = fed_tokens(plan, "cross_attention") if named else {}
     return {(name, item): counts.get((name, item), 0) for name in named for item in plan.uses.items[name]}
 
 

@@ -42,7 +42,7 @@ from planner.layouts.plainness import (
 )
 from planner.layouts.rank_counts import rank_counts
 from planner.layouts.recomputed_layers import recompute_ranges
-from planner.layouts.searched_parts import with_searched_parts
+from planner.layouts.searched_parts import searched_sets, with_searched_parts
 from planner.layouts.solved_offload import fixed_offload_hides
 from planner.layouts.space_bound import LayoutBounds, SpaceBound, layout_bounds, space_bound
 from planner.layouts.split_bound import divisions_near, least_divided
@@ -87,6 +87,7 @@ __all__ = [
     "screen",
     "screen_each",
     "searched_overlap",
+    "searched_sets",
     "space_bound",
     "spread_otherwise",
     "table_points",

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import product
-from math import isqrt, prod
+from math import ceil, isqrt, prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -165,7 +165,7 @@ def pipeline_choices(trained: TrainingSetup, mesh: Mesh, fixed: Parallelism) -> 
     """Pairs (vpp, micro-batch size). Interleaving needs a multiple of pp micro-batches."""
     tp, cp, _, pp, _ = mesh
     pipelines, layers, count = trained.ranks // (tp * cp * pp), trained.module.layers, len(trained.sizes)
-    most = max(1, count // pipelines)
+    most = max(1, count // pipelines if trained.equal_lengths else ceil(count / pipelines))
     sizes = micro_batch_sizes(trained, pipelines, most)
     for vpp in [fixed.vpp] if fixed.vpp else chunk_counts(layers, pp, fixed):
         if (vpp > 1 and pp == 1) or layers < pp * vpp or (fixed.schedule == "interleaved" and vpp == 1 < pp):
@@ -189,7 +189,7 @@ def micro_batch_sizes(trained: TrainingSetup, pipelines: int, most: int) -> Sequ
         return [trained.fixed.micro_batch]
     if trained.equal_lengths and len(trained.sizes) % pipelines == 0:
         return divisors(len(trained.sizes) // pipelines, most)
-    return [2**n for n in range(most.bit_length())]
+    return sorted({*(2**n for n in range(most.bit_length())), *(ceil(most / n) for n in range(1, 5))})
 
 
 def chunk_counts(layers: int, pp: int, fixed: Parallelism) -> list[int]:

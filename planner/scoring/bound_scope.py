@@ -1,4 +1,4 @@
-"""Which layouts a bound over a space of layouts is over, in words: what is left out changes numerics, or was no quicker
+"""Which layouts a bound over a space of layouts is over, in words: what is left out changes numerics, or is no quicker
 wherever it was tried.
 """
 
@@ -17,7 +17,10 @@ def bound_over(plan: Plan) -> str:
     """
     if plan.outcome.bound_by != SPACE:
         return ""
-    what = "layouts" if len(plan.layouts) == 1 else "layouts of every module, on any ranks,"
+    several = len(plan.layouts) > 1
+    if several and not plan.made.decided:
+        return "all assignments of samples to these layouts"
+    what = "layouts of every module, on any ranks," if several else "layouts"
     kept = ["with what the job fixes"] if any(plan.uses.fix.layouts.values()) else []
     left = [*left_out(plan)]
     without = [f"without {listed(left, 'or')}"] if left else []
@@ -44,7 +47,9 @@ def left_out(plan: Plan) -> Iterator[str]:
         yield "ZeRO over other groups than all ranks or a node"
     if module.routed_experts and "other" in knobs.etp and fixed.etp is None:
         yield "etp other than 1 or tp"
-    if len({*map(str, uses.items[name].values())}) > 1 and fixed.micro_batch is None:
+    several, unlike = len(plan.layouts) > 1, len({*map(str, uses.items[name].values())}) > 1
+    if unlike and not several and fixed.micro_batch is None:
         yield "micro-batches between powers of two"
-    if knobs.offload != "none" and knobs.offload_shares == "whole" and fixed.offload is None:
+    whole = knobs.offload_shares == "whole" or (several and knobs.offload_shares == "none")
+    if knobs.offload != "none" and whole and fixed.offload is None:
         yield "offloaded activations"

@@ -32,18 +32,24 @@ def require_hidden_offload(plan: Plan, number: int, pricing: Pricing, tasks: Seq
 
 
 def hidden_offload(plan: Plan, pricing: Pricing, module: str) -> float:
-    """The largest share of every item of a module whose copies hide on each of its stages."""
-    return min(hidden_shares(plan, pricing, module).values())
+    """The largest share of every item of a module whose copies hide on each of its stages: that of the shortest."""
+    shortest = min(min(part_lengths(size)) for size in plan.uses.items[module].values())
+    return min(rank.largest_ratio(shortest) for rank in stages_offloading(plan, pricing, module))
 
 
 def hidden_shares(plan: Plan, pricing: Pricing, module: str) -> dict[int, float]:
     """Item of a module → the largest share of it whose copies hide on each of its stages."""
-    layout, sizes = plan.layouts[module], plan.uses.items[module]
-    every = layout.stages or (Layers(range(plan.uses.models[module].layers)),)
-    chunks = [rank_offloading(plan, pricing, module, layout.ranks, layers) for layers in every]
-    lengths = {item: min(part_lengths(size)) for item, size in sizes.items()}  # the shorter, the less hides
+    chunks = stages_offloading(plan, pricing, module)
+    lengths = {item: min(part_lengths(size)) for item, size in plan.uses.items[module].items()}  # with less, less hides
     most = {length: min(rank.largest_ratio(length) for rank in chunks) for length in {*lengths.values()}}
     return {item: most[length] for item, length in lengths.items()}
+
+
+def stages_offloading(plan: Plan, pricing: Pricing, module: str) -> list[Offloading]:
+    """Offloading from the ranks of each stage of a module."""
+    layout = plan.layouts[module]
+    every = layout.stages or (Layers(range(plan.uses.models[module].layers)),)
+    return [rank_offloading(plan, pricing, module, layout.ranks, layers) for layers in every]
 
 
 def with_hidden_offload(draft: Plan, pricing: Pricing) -> Plan:

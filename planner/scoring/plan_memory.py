@@ -40,6 +40,7 @@ class PlanMemory:
     plan: Plan
     pricing: Pricing
     held: dict[Hashable, list[ActivationBytes]] = field(default_factory=dict)  # by all that they depend on
+    static: dict[Hashable, float] = field(default_factory=dict)  # bytes of ranks, by their stages and kind
     alike: dict[tuple[str, Layers], int] = field(default_factory=dict)  # layers → the number of all that keep as much
     kinds_of_layers: dict[Hashable, int] = field(default_factory=dict)  # what these have in common → their number
 
@@ -167,9 +168,12 @@ class PlanMemory:
         return 1.0 + self.accounting(task.ranks[0]).fragmentation
 
     def static_bytes(self, rank: int) -> float:
-        """Bytes that a rank holds all the time, whatever it works on."""
-        parts = self.static_footprint(rank)
-        return float(parts.besides_activations * (1.0 + self.accounting(rank).fragmentation) + parts.outside_allocator)
+        """Bytes that a rank holds all the time, whatever it works on; found once for all with the same stages."""
+        key = self.kind(rank), *(stages.get(rank) for stages in self.stage_of.values())
+        if key not in self.static:
+            parts, factor = self.static_footprint(rank), 1.0 + self.accounting(rank).fragmentation
+            self.static[key] = float(parts.besides_activations * factor + parts.outside_allocator)
+        return self.static[key]
 
     def update_bytes(self, rank: int) -> float:
         """Bytes beside these during the optimizer's update, when nothing is gathered."""

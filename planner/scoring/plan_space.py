@@ -69,9 +69,15 @@ def joint_problem_of_plan(plan: Plan) -> JointProblem:
         prices=uses.prices,
         limits=uses.limits,
         knobs=uses.software.knobs,
-        uneven=not all(map(has_even_stages, plan.layouts.values())),
+        uneven=stages_are_open(plan) or not all(map(has_even_stages, plan.layouts.values())),
         repeated=uses.repeated,
     )
+
+
+def stages_are_open(plan: Plan) -> bool:
+    """Whether stages of pipelines might have other layers: something was searched, and the job says none."""
+    fixed = any(layout.stages for layout in plan.uses.fix.layouts.values())
+    return bool(plan.made.decided) and plan.uses.software.knobs.uneven_stages and not fixed
 
 
 def fixed_of_plan(plan: Plan, name: str) -> Parallelism:

@@ -69,9 +69,14 @@ class TriedPlan:
         return self.plan_memory.in_order(self.tasks)
 
     @cached_property
+    def least_peaks(self) -> list[float]:
+        """Bytes on every rank at its peak at least, without its tasks."""
+        return least_peaks(self.plan, self.plan_memory)
+
+    @cached_property
     def peaks(self) -> Sequence[float]:
         """Bytes on every rank at its peak; where the least that these may be is too much, that."""
-        least = least_peaks(self.plan, self.plan_memory)
+        least = self.least_peaks
         beyond = (exceeds_memory(peak, self.plan_memory.allowed_bytes(rank)) for rank, peak in enumerate(least))
         return least if any(beyond) else self.memory.peaks
 
@@ -84,6 +89,11 @@ class TriedPlan:
     def known_share(self) -> float:
         """The greatest share of a rank's allowed memory; where the least that it may be is too much, that."""
         return self.share_of(self.peaks)
+
+    @property
+    def least_share(self) -> float:
+        """The greatest share of a rank's allowed memory at least, without its tasks."""
+        return self.share_of(self.least_peaks)
 
     def share_of(self, peaks: Sequence[float]) -> float:
         """The greatest of these bytes of each rank over what it may hold."""

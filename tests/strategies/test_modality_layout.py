@@ -244,4 +244,5 @@ def test_layouts_that_a_job_says_are_tried_where_the_closed_form_has_no_room_for
     between = (max(each) + sum(each) - roomy.context) / 2.0
     tight = {kind: with_fields(device, memory_gib=device.memory_gib * between / roomy.allowed)}
     assert joint_candidates(JointSpace(replace(roomy.inputs, devices=tight)))
-    assert not joint_candidates(JointSpace(replace(seeing_job(tmp_path, fixed=mostly), devices=tight)))
+    some = joint_candidates(JointSpace(replace(seeing_job(tmp_path, fixed=mostly), devices=tight)))
+    assert some and all(each.crowded for each in some)

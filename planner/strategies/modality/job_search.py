@@ -16,8 +16,6 @@ from planner.strategies.modality.joint_search import (
     most_simulated,
     simulate_quickest,
 )
-from planner.strategies.modality.less_recomputation import recompute_less
-from planner.strategies.modality.smaller_passes import shrink_passes
 from planner.strategies.modality.streamed_encoders import stream_encoders
 
 LLM_SHARE = 4  # simulations for each layout of the LLM that is a candidate
@@ -34,8 +32,6 @@ def search_job(inputs: Inputs) -> JointSearch:
         if not candidates and not done.best:
             raise nothing_fits(space)
         improve(done)
-        shrink_passes(done)
-        recompute_less(done)
         stream_encoders(done)
         return done
 

@@ -14,9 +14,9 @@ share its ranks; or those of encoders apart if they are more, and their first pa
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import product
+from itertools import chain, product
 from typing import Any, Literal, get_args
 
 from planner.layouts import rank_counts
@@ -51,6 +51,7 @@ class JointCandidate:
     layouts: dict[str, Layout]
     places: dict[str, str]  # encoder → Place, or `fixed`; with where its features are kept, if they are
     seconds: float
+    crowded: bool = False  # each module fits alone, and by the closed form perhaps not all together
 
     @property
     def kind(self) -> str:
@@ -155,13 +156,14 @@ class JointSpace:
 
 def joint_candidates(space: JointSpace, llm_layouts: int = 4) -> list[JointCandidate]:
     """The candidates, the quickest by the closed form first; `llm_layouts`: of the LLM, in each place and with each
-    share of memory. Where a job says the layout of every module, and the closed form, which knows no assignment, finds
-    no room for all, those that fit alone: whether they do together the simulation says.
+    share of memory. Behind them those that fit alone: whether they do together, with what they recompute then, the
+    simulation says. The closed form knows no assignment, and when passes run.
     """
     found = candidates_within(space, llm_layouts, space.allowed)
-    if not found and {*space.inputs.job.fix.layouts} >= {*space.inputs.model.modules}:
-        found = candidates_within(space, llm_layouts, 0.0)
-    return sorted(found.values(), key=lambda each: each.seconds)
+    crowded = candidates_within(space, llm_layouts, 0.0)
+    more = (replace(each, crowded=True) for key, each in crowded.items() if key not in found)
+    each = (sorted(some, key=lambda each: each.seconds) for some in (found.values(), more))
+    return [*chain(*each)]
 
 
 def candidates_within(space: JointSpace, llm_layouts: int, shared: float) -> dict[str, JointCandidate]:
@@ -243,7 +245,7 @@ def placed_candidates(
     able = space.llm(len(ranks))
     if "first_stage" in places.values() and able.in_stages.quickest(1):
         able = able.in_stages  # without stages it is the same as on all of the LLM's ranks
-    shares = MEMORY_SHARES if sharing else (0.0,)
+    shares = MEMORY_SHARES if sharing and shared else (0.0,)
     able.find(llm_layouts, [share * shared for share in shares])
     for share in shares:
         for llm in able.quickest(llm_layouts, beside=share * shared):

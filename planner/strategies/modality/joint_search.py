@@ -1,7 +1,7 @@
 """The best of joint layouts by simulation: the quickest candidates of each kind, then changes of the best one.
 
-A candidate that does not fit by simulation, because encoders keep what the closed form does not see, is mended: its
-encoders recompute a little if that may do, their backwards run at once, or they recompute all, whichever fits first.
+What modules recompute and offload is as little as fits (cheapest_room.py), of candidates and of changes alike: the
+closed form does not see what encoders keep beside the LLM. Where nothing fits, backwards of encoders run at once.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,28 +18,30 @@ from planner.plan.legal.layout_laws import layout_laws
 from planner.plan.legal.limit_laws import launch_laws
 from planner.plan.plan_file import Layout, Plan
 from planner.scoring import TriedPlan, least_expected, plan_doubt
+from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
+from planner.strategies.modality.cheapest_room import CheapestRoom, bare_layouts
 from planner.strategies.modality.joint_candidates import JointCandidate
 from planner.strategies.modality.joint_changes import Change, changed, neighbours
 from planner.strategies.static import AssignmentRule, EstimatedDraft, JointItems, estimated_draft
 
 SIMULATED = {1: 0.4, 2: 1.0, 3: 3.0, 4: 10.0}  # by effort: how many times FEW to MANY joint layouts at most
-FEW, MANY = 12, 48  # of large jobs, and of small ones
+FEW, MANY = 12, 18  # of large jobs, and of small ones
 LARGE = 2**14  # ranks times samples of a job of which FEW are simulated
-LITTLE: Change = {"recompute": "selective"}
-MENDS: tuple[Change, ...] = (
-    LITTLE,
-    {"ahead": 1, "serves": 1, "backward": "at_once"},
-    {"recompute": "full", "offload": 0.0},
-)
-SLIGHTLY = 1.1  # times what the fullest rank may hold: up to there a little less may fit
+AT_ONCE: Change = {"ahead": 1, "serves": 1, "backward": "at_once"}
+BELOW = 0.9995  # times the share of memory that layouts are to take which did not fit by simulation
+FITS = 3  # times that layouts are looked for which fit by simulation, too
 KINDS_SHARE = 4  # of all simulations, the part that goes to the first of each kind
-CHEAPER = 3  # joint layouts that do not fit, or are estimated to be slower, count as one that was simulated
+CHEAPER = 3  # joint layouts that do not fit, are estimated to be slower, or have few passes, count as one simulation
+FEW_PASSES = 256  # of the LLM's replicas through their stages
 CLEARLY_SLOWER = (
     1.03  # times the estimate of what is changed: estimates of plans alike are off by up to 2 % of each other
 )
+NEAR = 1.03  # times the best one's seconds: up to there, others are changed as well
+GAIN = 0.999  # times the best one's seconds: what is quicker is changed at once
 FAR_SLOWER = 1.25  # times the best one's estimate: of candidates, most take 0.9 to 1.1 of theirs
 HOPELESS = 1.2  # joint layouts that take that many times the best one's seconds are not simulated or changed
+Kind = tuple[str, bool, bool]  # of candidates
 
 
 class Limits(NamedTuple):
@@ -126,6 +128,7 @@ class JointSearch:
     priced: int  # candidates, by the closed form
     starts: Sequence[SimulatedJoint] = ()  # simulated besides, and not counted: baselines, by their names as kinds
     tried: dict[str, SimulatedJoint] = field(default_factory=dict)
+    fitted: dict[str, SimulatedJoint] = field(default_factory=dict)  # by the layouts that recompute nothing
 
     @property
     def inputs(self) -> Inputs:
@@ -136,11 +139,42 @@ class JointSearch:
         """Joint layouts as a simulated plan, within an estimate; what was tried before counts once."""
         return self.simulate_by(None, layouts, kind, estimate)
 
-    def change(self, one: SimulatedJoint, layouts: dict[str, Layout], estimate: float = inf) -> SimulatedJoint:
-        """Joint layouts that are others with a change, assigned by the same rule: of what differs in a field the best
-        rule is the same, or within 0.3 % of it.
+    def fit(
+        self, layouts: dict[str, Layout], kind: str, estimate: float = inf, rule: AssignmentRule | None = None
+    ) -> SimulatedJoint:
+        """Joint layouts, each once, with as little recomputed and offloaded as fits, as a simulated plan within an
+        estimate; of which layouts recompute and offload what, those that are given say nothing.
         """
-        return self.simulate_by(one.rule, layouts, self.kind_of_change(one), estimate)
+        bare = bare_layouts(self.inputs, layouts)
+        key = str(bare)
+        if key not in self.fitted:
+            self.fitted[key] = self.found_fit(bare, kind, estimate, rule)
+        return self.fitted[key]
+
+    def found_fit(
+        self, bare: dict[str, Layout], kind: str, estimate: float, rule: AssignmentRule | None
+    ) -> SimulatedJoint:
+        """What `fit` remembers."""
+        least, full = self.trials.estimate(bare, rule), 1.0
+        if least > estimate:
+            return self.simulate_by(rule, bare, kind, estimate)
+        draft = self.trials.draft(bare, rule)
+        room = CheapestRoom(self.inputs, draft.plan, self.trials.prices)
+        for _ in range(FITS):
+            layouts, more = room.fitting(full, estimate - least)
+            plan = with_fields(draft.plan, layouts=layouts)  # with the samples where they are
+            self.trials.drafts.setdefault(str(layouts), EstimatedDraft(plan, least + more, draft.rule))
+            tried = self.simulate_by(draft.rule, layouts, kind, estimate)
+            if tried.plan or tried.left_out or tried.memory_share in (0.0, inf):
+                break
+            full *= BELOW / tried.memory_share
+        return tried
+
+    def change(self, one: SimulatedJoint, layouts: dict[str, Layout], estimate: float = inf) -> SimulatedJoint:
+        """Joint layouts that are others with a change, fitted, and assigned by the same rule: of what differs in a
+        field the best rule is the same, or within 0.3 % of it.
+        """
+        return self.fit(layouts, self.kind_of_change(one), estimate, one.rule)
 
     def simulate_by(
         self, rule: AssignmentRule | None, layouts: dict[str, Layout], kind: str, estimate: float
@@ -176,8 +210,13 @@ class JointSearch:
     @property
     def spent(self) -> bool:
         """Whether as many were simulated as may be."""
-        simulated = sum(bool(each.plan) for each in self.tried.values())
-        return simulated + (len(self.tried) - simulated) / CHEAPER >= self.most
+        return sum(map(self.counted, self.tried.values())) >= self.most
+
+    def counted(self, one: SimulatedJoint) -> float:
+        """As how much of a simulation joint layouts count."""
+        layout, steps = one.layouts[self.inputs.module], one.plan.steps if one.plan else ()
+        passes = sum(len(step.micro_batches) for step in steps) * layout.pp * layout.vpp * layout.dp * layout.replica
+        return 1.0 if passes > FEW_PASSES else 1.0 / CHEAPER
 
     @property
     def rising(self) -> list[SimulatedJoint]:
@@ -241,18 +280,34 @@ def require_lawful_layouts(plan: Plan) -> None:
 
 
 def simulate_quickest(done: JointSearch, candidates: Sequence[JointCandidate]) -> None:
-    """Simulate the quickest candidate of each kind, then the quickest of all."""
-    first, others = quickest_of_kinds(candidates, done.most)
-    slower: dict[str, float] = {}  # kind → what the closed form has to be multiplied by, at least
+    """Simulate the quickest candidate of each kind, with a pipeline and without, then the quickest of all."""
+    first, others = quickest_of_kinds(done.inputs, bare_candidates(done.inputs, candidates), done.most)
+    slower: dict[Kind, float] = {}  # by kind, what the closed form has to be multiplied by, at least
     for each in sorted(first, key=lambda each: done.trials.estimate(each.layouts)):
-        found = simulate_mended(done, each) / each.seconds
-        slower[each.kind] = min(found, slower.get(each.kind, found))
-    likely = sorted((slower[each.kind] * each.seconds, number) for number, each in enumerate(others))
+        found, kind = simulate_fitting(done, each) / each.seconds, kind_of(done.inputs, each)
+        slower[kind] = min(found, slower.get(kind, found))
+    likely = sorted((slower[kind_of(done.inputs, each)] * each.seconds, number) for number, each in enumerate(others))
     chosen = [others[number] for _, number in likely[: max(0, (done.most - len(done.tried)) // 2)]]
     for each in sorted(chosen, key=lambda each: done.trials.estimate(each.layouts)):
         if done.spent:
             break
-        simulate_mended(done, each)
+        simulate_fitting(done, each)
+
+
+def bare_candidates(inputs: Inputs, candidates: Sequence[JointCandidate]) -> list[JointCandidate]:
+    """The candidates without what they recompute and offload, each once, with the least seconds."""
+    found: dict[str, JointCandidate] = {}
+    for each in candidates:  # the quickest first
+        bare = bare_layouts(inputs, each.layouts)
+        found.setdefault(str(bare), replace(each, layouts=bare))
+    return [*found.values()]
+
+
+def kind_of(inputs: Inputs, candidate: JointCandidate) -> Kind:
+    """Where encoders are, and whether the LLM has a pipeline and all have room: the closed form is off by as much for
+    all alike.
+    """
+    return candidate.kind, candidate.layouts[inputs.module].pp > 1, candidate.crowded
 
 
 def most_simulated(inputs: Inputs) -> int:
@@ -262,31 +317,28 @@ def most_simulated(inputs: Inputs) -> int:
 
 
 def quickest_of_kinds(
-    candidates: Sequence[JointCandidate], most: int
+    inputs: Inputs, candidates: Sequence[JointCandidate], most: int
 ) -> tuple[list[JointCandidate], list[JointCandidate]]:
     """The quickest candidates of each kind, several where many may be simulated, and all others."""
-    kinds: dict[str, list[JointCandidate]] = {}
+    kinds: dict[Kind, list[JointCandidate]] = {}
     for each in candidates:
-        kinds.setdefault(each.kind, []).append(each)
+        kinds.setdefault(kind_of(inputs, each), []).append(each)
     few = max(1, most // (KINDS_SHARE * max(1, len(kinds))))
     first = [each for of_kind in kinds.values() for each in of_kind[:few]]
     return first, [each for of_kind in kinds.values() for each in of_kind[few:]]
 
 
-def simulate_mended(done: JointSearch, candidate: JointCandidate) -> float:
-    """Seconds of a candidate by simulation, or that it takes at least; where it does not fit, with less and less that
-    its encoders keep; infinite where it is estimated to be far slower than the best.
+def simulate_fitting(done: JointSearch, candidate: JointCandidate) -> float:
+    """Seconds of a candidate by simulation, or that it takes at least; where it does not fit, with backwards of its
+    encoders at once; infinite where it is estimated to be far slower than the best.
     """
-    layouts, most = candidate.layouts, done.far_slower
-    encoders = [name for name in layouts if name != done.inputs.module]
-    tried = done.simulate(layouts, candidate.kind, most)
-    for change in MENDS:
-        if tried.plan or tried.left_out:
-            break
-        if change is LITTLE and tried.memory_share > SLIGHTLY:
-            continue
-        layouts = {**layouts, **{name: changed(done.inputs, name, layouts[name], change) for name in encoders}}
-        tried = done.change(tried, layouts, most)
+    tried = done.fit(candidate.layouts, candidate.kind, done.far_slower)
+    if not (tried.plan or tried.left_out):
+        layouts = {
+            name: layout if name == done.inputs.module else changed(done.inputs, name, layout, AT_ONCE)
+            for name, layout in candidate.layouts.items()
+        }
+        tried = done.fit(layouts, candidate.kind, done.far_slower)
     return tried.least or tried.seconds
 
 
@@ -298,10 +350,10 @@ def improve(done: JointSearch) -> None:
     expanded: set[float] = set()  # by the seconds of a step
     while not done.spent:
         start = next((each for each in done.rising if each.seconds not in expanded), None)
-        if start is None or start.seconds > done.hopeless:
+        least = done.rising[0].seconds if start else inf
+        if start is None or start.seconds > NEAR * least:
             return
         expanded.add(start.seconds)
-        least = done.rising[0].seconds
         for layouts in neighbours(done.inputs, start.layouts):
-            if done.spent or done.change(start, layouts, CLEARLY_SLOWER * start.estimate).seconds < least:
+            if done.spent or done.change(start, layouts, CLEARLY_SLOWER * start.estimate).seconds < GAIN * least:
                 break

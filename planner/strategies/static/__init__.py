@@ -20,6 +20,7 @@ from planner.strategies.static.joint_plan import (
 from planner.strategies.static.joint_streams import AssignmentRule
 from planner.strategies.static.layout_change import LayoutChange, impossible_fields
 from planner.strategies.static.memory_fit import MemoryFit, StageMemory, memory_fit_of_job, memory_fit_of_plan
+from planner.strategies.static.static_plan import item_line, micro_batch_count
 from planner.strategies.static.static_prediction import StepTimePrediction, predict_job, predict_plan
 
 __all__ = [
@@ -41,8 +42,10 @@ __all__ = [
     "fitting_change",
     "fixing",
     "impossible_fields",
+    "item_line",
     "memory_fit_of_job",
     "memory_fit_of_plan",
+    "micro_batch_count",
     "plan_of_layouts",
     "predict_job",
     "predict_plan",

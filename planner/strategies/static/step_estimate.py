@@ -76,6 +76,8 @@ def step_estimate(llm: PipelineWork, encoders: Sequence[EncoderWork]) -> float:
             clocks.run_backwards(turn.number)
             continue
         clocks.run_forwards(turn.number, llm.warm_up)
+        if llm.synchronised:
+            clocks.wait(every, clocks.now[: len(every)].max())
         for replicas in llm.together[turn.number] if llm.together else ():
             clocks.wait(replicas, clocks.now[replicas.start : replicas.stop].max())
     return clocks.end(llm)
