@@ -141,11 +141,16 @@ def best_for_mixes(inputs: Inputs, choice: MixChoice, options: JobOptions, on_mi
 
 
 def tried_layouts(at_mix: Sequence[LayoutsAtMix], on_mix: OnProgress) -> list[TriedLayouts]:
-    """The quickest layouts of each mix, at all of them. Raises Infeasible where none fit at a mix."""
+    """The quickest layouts of each mix, at all of them, with what they offload hidden at all. Raises Infeasible where
+    none fit at a mix.
+    """
     quickest_of: dict[str, tuple[dict[str, Layout], str, str]] = {}
     for number, at in enumerate(at_mix):
         on_mix(number, len(at_mix), f"at {at.mix}")
-        for layouts, kind in at.quickest():
+        for own, kind in at.quickest():
+            layouts = own
+            for other in at_mix:
+                layouts = other.hiding(layouts)
             quickest_of.setdefault(str(layouts), (layouts, kind, at.mix))
     tried = []
     for number, (layouts, kind, found_at) in enumerate(quickest_of.values()):

@@ -5,9 +5,11 @@ samples and what they read being assigned anew in each.
 """
 
 from dataclasses import dataclass, field, replace
+from math import floor
 from statistics import fmean
 
 from planner.costs import SharedPrices
+from planner.costs.memory import OFFLOAD_STEPS
 from planner.errors import Infeasible
 from planner.layouts import unbounded_jointly
 from planner.plan.join_plans import join_plans, round_digits
@@ -75,6 +77,18 @@ class LayoutsAtMix:
         except Infeasible as error:
             raise Infeasible(f"at the mix {self.mix}, {error.message}", where=error.where, fix=error.fix) from error
         return done
+
+    def hiding(self, layouts: Layouts) -> Layouts:
+        """The layouts with no more offloaded of any module than hides in every batch here, unless the job says it."""
+        said = self.inputs.job.fix.layouts
+        shares = [name for name, each in layouts.items() if each.offload_share and not each.offloaded_parts]
+        for name in (name for name in shares if name not in said or said[name].offload is None):
+            for batch in self.inputs.batches:
+                draft = draft_of_layouts(replace(self.inputs, batches=(batch,)), layouts)
+                most = floor(TriedPlan(draft, self.prices).hidden_offload(name) * OFFLOAD_STEPS) / OFFLOAD_STEPS
+                if most < layouts[name].offload_share:
+                    layouts = {**layouts, name: with_fields(layouts[name], offload=most)}
+        return layouts
 
     def steps(self, layouts: Layouts, kind: str) -> LayoutsOnBatches:
         """Layouts on the batches of the mix; what was simulated before is not simulated again."""
