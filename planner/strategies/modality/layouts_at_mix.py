@@ -5,7 +5,6 @@ samples and what they read being assigned anew in each.
 """
 
 from dataclasses import dataclass, field, replace
-from math import floor
 from statistics import fmean
 
 from planner.costs import SharedPrices
@@ -85,7 +84,7 @@ class LayoutsAtMix:
         for name in (name for name in shares if name not in said or said[name].offload is None):
             for batch in self.inputs.batches:
                 draft = draft_of_layouts(replace(self.inputs, batches=(batch,)), layouts)
-                most = floor(TriedPlan(draft, self.prices).hidden_offload(name) * OFFLOAD_STEPS) / OFFLOAD_STEPS
+                most = int(TriedPlan(draft, self.prices).hidden_offload(name) * OFFLOAD_STEPS) / OFFLOAD_STEPS
                 if most < layouts[name].offload_share:
                     layouts = {**layouts, name: with_fields(layouts[name], offload=most)}
         return layouts
