@@ -79,9 +79,9 @@ class LayoutsAtMix:
 
     def hiding(self, layouts: Layouts) -> Layouts:
         """The layouts with no more offloaded of any module than hides in every batch here, unless the job says it."""
-        said = self.inputs.job.fix.layouts
+        asked = self.inputs.job.fix.layouts
         shares = [name for name, each in layouts.items() if each.offload_share and not each.offloaded_parts]
-        for name in (name for name in shares if name not in said or said[name].offload is None):
+        for name in (name for name in shares if name not in asked or asked[name].offload is None):
             for batch in self.inputs.batches:
                 draft = draft_of_layouts(replace(self.inputs, batches=(batch,)), layouts)
                 most = int(TriedPlan(draft, self.prices).hidden_offload(name) * OFFLOAD_STEPS) / OFFLOAD_STEPS
