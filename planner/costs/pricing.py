@@ -83,9 +83,11 @@ class Pricing:
     pass_costs: dict[tuple[int, tuple[int, ...]], Cost] = field(default_factory=dict)  # by the id of a line of `lines`
     known: dict[tuple[object, ...], Cost] = field(default_factory=dict)  # prices by all that they depend on
 
-    def with_concurrency(self, tasks: Sequence[Task]) -> Callable[[Task], Cost]:
-        """The price of each of these tasks of a step, given the tasks of the step that run concurrently with it."""
-        passes = ConcurrentPasses(tasks)
+    def with_concurrency(self, tasks: Sequence[Task], left_out: int = 0) -> Callable[[Task], Cost]:
+        """The price of each of these tasks of a step, given the tasks of the step that run concurrently with it.
+        `left_out`: micro-batches that are not among them, and like the last one.
+        """
+        passes = ConcurrentPasses(tasks, left_out)
         return lambda task: self.price(task, passes.beside(task))
 
     def price(self, task: Task, concurrent: tuple[ConcurrentGroups, ...] = ()) -> Cost:
@@ -301,7 +303,7 @@ class Pricing:
         if task.micro_batch is not None:
             return concurrent
         layout = self.layouts[task.module]
-        every = layout.zero == 2 and layout.pp == 1 and not basis.machine.accounting.holds_gradients
+        every = layout.zero == 2 and not basis.machine.accounting.holds_gradients
         if task.phase == "gather":
             return concurrent[:1]
         return concurrent if every else concurrent[-1:]

@@ -20,7 +20,7 @@ def simulated_step(
         few = shortened(plan, number, settling)
         if few is None:
             break
-        tasks, timeline = timed_tasks(few[0], number, pricing, alike, overlap)
+        tasks, timeline = timed_tasks(few[0], number, pricing, alike, overlap, few[1].left_out * few[1].micro_batches)
         found = repeated(timeline, tasks, few[1])
         if found:
             return tasks, found
@@ -40,8 +40,8 @@ def step_seconds(plan: Plan, number: int = 0) -> float:
 
 
 def timed_tasks(
-    plan: Plan, number: int, pricing: Pricing, alike: IdenticalGroups, overlap: Overlap
+    plan: Plan, number: int, pricing: Pricing, alike: IdenticalGroups, overlap: Overlap, left_out: int = 0
 ) -> tuple[tuple[Task, ...], Timeline]:
-    """The tasks of a step, simulated to its end."""
+    """The tasks of a step, simulated to its end. `left_out`: micro-batches like the last that are not in the plan."""
     tasks = expand(plan, number, alike.ranks)
-    return tasks, simulate(tasks, pricing.with_concurrency(tasks), plan.size, alike, overlap.occupied_streams)
+    return tasks, simulate(tasks, pricing.with_concurrency(tasks, left_out), plan.size, alike, overlap.occupied_streams)

@@ -39,9 +39,11 @@ class Template(NamedTuple):
 
 
 def equal_step_seconds(
-    plan: Plan, number: int, omitted_ranks: Container[int], price_of: Callable[[Sequence[Task]], Price]
+    plan: Plan, number: int, omitted_ranks: Container[int], price_of: Callable[[Sequence[Task], int], Price]
 ) -> float | None:
-    """Seconds of a step; None where its micro-batches differ, or it has no pipeline."""
+    """Seconds of a step; None where its micro-batches differ, or it has no pipeline. `price_of`: of some tasks, with so
+    many micro-batches like the last left out.
+    """
     step = plan.steps[number]
     layouts = [*plan.layouts.values()]
     if len(layouts) > 1 or layouts[0].pp == 1 or len(step.micro_batches) < PRICED:
@@ -49,7 +51,8 @@ def equal_step_seconds(
     if not equal_micro_batches(plan, step):
         return None
     template = step_template(plan, number, omitted_ranks)
-    times, ended = run_activities(step_activities(template, price_of))
+    left_out = len(step.micro_batches) - PRICED
+    times, ended = run_activities(step_activities(template, lambda tasks: price_of(tasks, left_out)))
     assert ended.all()
     return float(times.ends.max())
 

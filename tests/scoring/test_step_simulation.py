@@ -17,6 +17,7 @@ from planner.scoring import step_simulation as stepping
 from planner.scoring.bounds import busiest_rank_seconds
 from planner.scoring.score import score, whole_score
 from planner.simulate.equal_micro_batches import equal_step_seconds
+from planner.specs.base import with_fields
 from planner.strategies.static.static_plan import static_plan
 from tests.static_jobs import small_cluster, static_inputs
 
@@ -131,6 +132,25 @@ def test_copied_micro_batches_take_as_long_as_expanded_ones(tmp_path, schedule, 
     )
 
 
+@pytest.mark.parametrize("few", [{"pp": 2, "tp": 2}, {"pp": 4, "vpp": 2}])
+def test_gradients_reduced_as_they_come_are_exposed_in_each_micro_batch(tmp_path, few):
+    """Under ZeRO-2, also of a step from which rounds are left out; once a step where they are held until its end."""
+    plan = equal_plan(tmp_path, 96, zero=2, **few)
+    reduced = with_fields(plan.uses.prices.accounting, holds_gradients=False)
+    plan, held = (
+        with_fields(plan, uses=with_fields(plan.uses, prices=with_fields(plan.uses.prices, accounting=reduced))),
+        plan,
+    )
+    pricing, alike = pricing_of(plan), identical_groups(plan, 0)
+    tasks, whole = stepping.timed_tasks(plan, 0, pricing, alike, stepping.AS_PRICED)
+    told = stepping.simulated_step(plan, 0, pricing, alike)[1]
+    assert told.repetition and told.step_seconds == pytest.approx(whole.step_seconds, rel=EQUAL)
+    assert stepping.step_seconds(plan) == pytest.approx(whole.step_seconds, rel=EQUAL)
+    sync = next(task for task in tasks if task.phase == "sync" and task.micro_batch is None)
+    each, once = (pricing_of(some).with_concurrency(tasks)(sync).value for some in (plan, held))
+    assert each == pytest.approx(96 * once, rel=EQUAL) and once > 0.0
+
+
 @pytest.mark.every(5)
 @pytest.mark.parametrize("schedule", ["1f1b", "interleaved", "zb_h1", "zb_h2"])
 @pytest.mark.parametrize("pp", [2, 3, 4, 7])
@@ -158,8 +178,8 @@ def uneven_prices(monkeypatch, seed):
     """
     plain = Pricing.with_concurrency
 
-    def with_concurrency(self, tasks):
-        price = plain(self, tasks)
+    def with_concurrency(self, tasks, left_out=0):
+        price = plain(self, tasks, left_out)
 
         def of(task):
             cost, chance = price(task), Random(f"{seed} {task.layers} {task.phase} {task.of}")

@@ -167,7 +167,7 @@ def exposed_dp_seconds(
     kept = np.asarray(machine.accounting.keeps_gathered) & (np.asarray(at.pp) > 1)
     times = np.where(kept, 1.0, at.micro_batches) * at.vpp
     reductions = 1.0 if machine.accounting.holds_gradients else at.micro_batches
-    once = gathered + reduced * np.where(at.zero == 2, np.where(at.pp > 1, 1.0, reductions), 1.0)
+    once = gathered + reduced * np.where(at.zero == 2, reductions, 1.0)
     first = np.minimum(1.0, uncovered * at.vpp)  # one layer of each chunk
     forwards = exposed_part(gather / at.vpp, forward / at.vpp, window, first)
     backwards = exposed_part((backward_gather + reduce) / at.vpp, backward / at.vpp, machine.backward_window, first)

@@ -195,13 +195,13 @@ def chunk_updated_parameters(module: Module, at: LayoutColumns, machine: Machine
 def once_seconds(
     module: Module, at: LayoutColumns, equal: bool, machine: MachineModel, found: ReplicaExchange, layers: Number
 ) -> Number:
-    """Exposed seconds of what replicas exchange once a step, below ZeRO-3. Under ZeRO-2 without a pipeline, gradients
-    may be reduced beside each backward.
+    """Exposed seconds of what replicas exchange once a step, below ZeRO-3. Under ZeRO-2 gradients may be reduced
+    beside each backward.
     """
     forward, backward = passes_beside(module, at, equal, machine, layers)
     uncovered, window = 1.0 / layers, machine.dp_window
     reduced = exposed_part(found.reduce, backward, window, uncovered)
-    each = (np.asarray(at.zero) == 2) & (np.asarray(at.pp) == 1) & (not machine.accounting.holds_gradients)
+    each = (np.asarray(at.zero) == 2) & (not machine.accounting.holds_gradients)
     gathered = exposed_part(found.gather, forward, machine.updated_window, uncovered)
     once = gathered + reduced * np.where(each, at.micro_batches, 1.0)
     return np.where(np.asarray(at.zero) >= 3, 0.0, once)

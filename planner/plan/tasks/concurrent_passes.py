@@ -21,7 +21,8 @@ EXCHANGE_PHASES = ("gather", "sync")
 class ConcurrentPasses:
     """The passes that run concurrently with each task of one step."""
 
-    def __init__(self, tasks: Sequence[Task]) -> None:
+    def __init__(self, tasks: Sequence[Task], left_out: int = 0) -> None:
+        self.left_out = left_out  # micro-batches of the step that are like the last, and not among the tasks
         self.passes: dict[tuple[str, int], dict[tuple[str, int], list[Task]]] = defaultdict(lambda: defaultdict(list))
         for task in tasks:
             if task.micro_batch is not None and task.items and task.phase in PASS_PHASES:
@@ -56,7 +57,8 @@ class ConcurrentPasses:
         overlapping = (
             self.passes_in(task, number, FORWARD_PHASES if forward else BACKWARD_PHASES) for number in numbers
         )
-        return tuple(passes for passes in overlapping if passes)
+        found = tuple(passes for passes in overlapping if passes)
+        return found if task.micro_batch is not None else found + found[-1:] * self.left_out
 
     def passes_in(self, task: Task, number: int, phases: Sequence[str]) -> ConcurrentGroups:
         """Return the passes of these phases in micro-batch `number` on the layers and ranks of a task."""
