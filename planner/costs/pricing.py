@@ -98,7 +98,9 @@ class Pricing:
             return self.pass_cost(task)
         key = self.send_key(task) if task.phase == "send" else self.price_key(task)
         if concurrent:
-            key = (*key, tuple(tuple(tuple(map(self.price_key, passes)) for passes in groups) for groups in concurrent))
+            each = {id(groups): groups for groups in concurrent}  # micro-batches that are left out share theirs
+            keys = {at: tuple(tuple(map(self.price_key, passes)) for passes in own) for at, own in each.items()}
+            key = (*key, tuple(keys[id(groups)] for groups in concurrent))
         if key not in self.known:
             self.known[key] = self.new_price(task, concurrent)
         return self.known[key]
