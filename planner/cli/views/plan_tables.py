@@ -41,6 +41,7 @@ from planner.scoring import (
 )
 from planner.specs.hardware.cluster import device_of_rank, rank_kinds
 from planner.strategies import SolvedJob
+from planner.targets import TARGETS
 from planner.units import GIB, MIB, duration, percent, plural
 
 MILLION = 1e6  # tokens
@@ -67,8 +68,14 @@ def solve_lines(result: SolvedJob, path: Path, further: str = "") -> RenderableT
         *headline(plan),
         *plan_table_lines(plan),
         Text(f"\nsolved in {duration(result.seconds)} ({plan.outcome.effort}); written to {path}", style="dim"),
-        Text(f"next: planner show {path}{further}", style="dim"),
+        Text(f"next: planner show {path}{export_text(plan, path)}{further}", style="dim"),
     )
+
+
+def export_text(plan: Plan, path: Path) -> str:
+    """How to launch a plan of one module with its own software, where that is a target of exports."""
+    names = [name for name, each in TARGETS.items() if each.software == plan.uses.software.name]
+    return f"; planner export {path} --to {names[0]} -o launch.sh" if names and len(plan.layouts) == 1 else ""
 
 
 def headline(plan: Plan) -> Iterator[Text]:
