@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -12,6 +13,7 @@ from planner.targets.shell_words import HOLE, Shell, Word, commands
 
 LAUNCHERS = re.compile(r"(.*/)?(torchrun|torch\.distributed\.(run|launch))")
 RANKS = {"--nproc-per-node": 1, "--nproc_per_node": 1, "--nnodes": 0}
+WHOLLY = re.compile(f"({HOLE}[0-9]+{HOLE})+")  # unknown: behind a switch or a value, it may be any arguments
 YAML_KEY = "MODEL_ARGS"
 
 
@@ -38,6 +40,8 @@ def read_launch(text: str, name: str, given: Mapping[str, str], switches: Collec
     if not launches:
         fix = "the script with the line that starts training, such as `torchrun … pretrain_gpt.py --num-layers 32 …`"
         raise InputError("it launches nothing: no torchrun, and no program in Python", where=name, fix=fix)
+    ranked = [words for words in launches if any(LAUNCHERS.fullmatch(word.text) for word in words)]
+    launches = ranked or launches  # what prepares data is started alone
     texts = {tuple(word.text for word in words) for words in launches}
     if len(texts) > 1:
         where = f"{name}:{launches[1][0].line}"
@@ -55,7 +59,8 @@ def launches_of(words: list[Word], shell: Shell) -> Iterator[list[Word]]:
         return
     for at, text in enumerate(texts[:-1]):
         if text in ("-c", "-lc") and re.search(r"(^|/)(ba)?sh$", texts[at - 1]):
-            for inner in commands(texts[at + 1], shell):
+            own = replace(shell, values=dict(shell.values), functions={}, arguments=())
+            for inner in commands(texts[at + 1], own):
                 yield from launches_of([Word(word.text, words[at + 1].line) for word in inner], shell)
 
 
@@ -100,10 +105,11 @@ def arguments_of(
     last = ""
     for word in words:
         name, equals, value = word.text.partition("=")
-        if name.startswith("--"):
+        several = WHOLLY.fullmatch(word.text) and (last in switches or values.get(last))
+        if name.startswith("--") and not shell.holes(name):
             last = name
             values[last], places[last] = ((value,) if equals else ()), f"{shell.name}:{word.line}"
-        elif not last or (last in switches and shell.holes(word.text)):
+        elif not last or several or name.startswith("--"):
             raise missing(word, shell, "which arguments are given")
         else:
             values[last] += (word.text,)
@@ -117,7 +123,8 @@ def missing(word: Word, shell: Shell, what: str) -> InputError:
     if not holes:
         return InputError(f"`{word.text[:40]}` does not say {what}", where=where, fix="`--name value`, or leave it out")
     name, why = holes[0]
-    return InputError(f"{name or 'a word'} {why}, and says {what}", where=where, fix=f"--set {name or 'NAME'}=VALUE")
+    fix = f"--set {name}=VALUE" if name else "write it out in the file"
+    return InputError(f"{name or 'a word'} {why}, and says {what}", where=where, fix=fix)
 
 
 def read_yaml(text: str, name: str) -> LaunchCommand:

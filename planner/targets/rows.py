@@ -37,7 +37,7 @@ class Stated:
         """The values of an argument. Raises InputError where the file computes them."""
         if argument in self.unknown:
             name, why = self.unknown[argument]
-            raise self.error(argument, f"{name or 'its value'} {why}", f"--set {name or 'NAME'}=VALUE")
+            raise self.error(argument, f"{name or 'its value'} {why}", f"--set {name}=VALUE" if name else "write it out in the file")
         return self.values.get(argument, default)
 
     def one(self, argument: str) -> str:
