@@ -284,7 +284,8 @@ ROWS: tuple[Row, ...] = (TOKENS_ROW, *MODULE_ROWS, *EXPERT_ROWS, *LAYOUT_ROWS, V
 
 def environment(fields: Fields) -> dict[str, str]:
     """Variables that it insists on. One queue of work to a GPU keeps exchanges of tp and cp in order, before Blackwell;
-    Megatron-FSDP refuses it.
+    Megatron-FSDP refuses it. Activations are offloaded by Transformer Engine's first way of doing so.
     """
     ordered = (fields["layout.tp"] > 1 or fields["layout.cp"] > 1) and not fields["blackwell"]
-    return {"CUDA_DEVICE_MAX_CONNECTIONS": "1"} if ordered and fields["layout.zero"] < 2 else {}
+    connections = {"CUDA_DEVICE_MAX_CONNECTIONS": "1"} if ordered and fields["layout.zero"] < 2 else {}
+    return connections | ({"NVTE_CPU_OFFLOAD_V1": "1"} if fields["layout.offload"] else {})
