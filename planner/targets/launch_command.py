@@ -18,11 +18,14 @@ YAML_KEY = "MODEL_ARGS"
 
 
 class LaunchCommand(NamedTuple):
-    """What is started, the arguments that it is given, and the ranks that its launcher starts, if it says so."""
+    """What is started, the arguments that it is given, and the ranks that its launcher starts, if it says so: in all
+    and on each node.
+    """
 
     program: str
     stated: Stated
     ranks: int | None
+    per_node: int | None = None
 
 
 def read_launch(text: str, name: str, given: Mapping[str, str], switches: Collection[str]) -> LaunchCommand:
@@ -81,17 +84,19 @@ def launch_of(words: list[Word], shell: Shell, switches: Collection[str]) -> Lau
     values, places = arguments_of(words[at + 1 :], shell, switches)
     unknown = {name: shell.holes(" ".join(texts))[:1] for name, texts in values.items()}
     stated = Stated(values, places, shell.name, {name: holes[0] for name, holes in unknown.items() if holes})
-    return LaunchCommand(re.sub(f"{HOLE}[0-9]*{HOLE}", "…", words[at].text), stated, launched_ranks(words[:at]))
+    return LaunchCommand(re.sub(f"{HOLE}[0-9]*{HOLE}", "…", words[at].text), stated, *launched_ranks(words[:at]))
 
 
-def launched_ranks(words: list[Word]) -> int | None:
-    """Nodes times processes of each, where both are said as numbers."""
+def launched_ranks(words: list[Word]) -> tuple[int | None, int | None]:
+    """Nodes times processes of each, and these, where both are said as numbers."""
     found: dict[str, str] = {}
     for name, value in pairwise(part for word in words for part in word.text.split("=", 1)):
         if name in RANKS:
             found[name.replace("_", "-")] = value
     counts = [found.get("--nproc-per-node", ""), found.get("--nnodes", "1")]
-    return int(counts[0]) * int(counts[1]) if all(re.fullmatch("[1-9][0-9]{0,5}", each) for each in counts) else None
+    if not all(re.fullmatch("[1-9][0-9]{0,5}", each) for each in counts):
+        return None, None
+    return int(counts[0]) * int(counts[1]), int(counts[0])
 
 
 def arguments_of(

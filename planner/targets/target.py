@@ -46,11 +46,14 @@ class Target(NamedTuple):
 
 
 class ReadLaunch(NamedTuple):
-    """What a file starts, and of its arguments those that change a step as no plan knows, or change nothing."""
+    """What a file starts, and of its arguments those that change a step as no plan knows, or change nothing; and what
+    its launcher says of ranks.
+    """
 
     launch: Launch
     stated: Stated
     unpriced: tuple[str, ...]
+    command: LaunchCommand
 
 
 def chosen_version(target: Target, version: str) -> str:
@@ -118,7 +121,7 @@ def read_target(
     except InputError as error:
         raise located(target, stated, error) from error
     unpriced = [each for each, values in stated.values.items() if each in target.unpriced and values not in OFF]
-    return ReadLaunch(launch, stated, (*unpriced, *without_effect(target.rows, stated, fields)))
+    return ReadLaunch(launch, stated, (*unpriced, *without_effect(target.rows, stated, fields)), command)
 
 
 def require_known(target: Target, stated: Stated) -> None:
