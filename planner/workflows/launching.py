@@ -37,19 +37,19 @@ def exported(reference: str, to: str, version: str = "", launcher: str = "") -> 
         return export_plan(plan, to, version, launcher)
     except InputError as error:
         asked = isinstance(error, Unsaid) and to in TARGETS and len(plan.layouts) == 1
-        other = best_told(plan, to) if asked else None
+        other = best_told(plan, to, version) if asked else None
         where = error.where if error.where.startswith("--") or not error.where else f"{reference} ({error.where})"
         fix = f"{error.fix}; or {other}" if other else error.fix
         raise InputError(error.message, where=where, fix=fix) from error
 
 
-def best_told(plan: Plan, to: str) -> str | None:
+def best_told(plan: Plan, to: str, version: str) -> str | None:
     """The best plan of the same problem that a program can be told, as text; None where there is none, or no search of
     static layouts has the problem.
     """
     try:
         found = best_for(plan, TARGETS[to])
-        export_plan(found, to)
+        export_plan(found, to, version)
     except (InputError, Infeasible):
         return None
     (layout,) = found.layouts.values()

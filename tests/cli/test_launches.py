@@ -111,7 +111,12 @@ REFUSED = {  # arguments, and what is told of which
         "--num-virtual-stages-per-pipeline-rank",
         "one of them",
     ),
-    "--global-batch-size 100": ("no multiple", "--", "batch_rows"),
+    "--global-batch-size 100": ("no multiple", "--global-batch-size", "batch_rows"),
+    "--num-experts 128 --expert-model-parallel-size 128": (
+        "mesh holds 512",
+        "--expert-model-parallel-size",
+        "ep x etp",
+    ),
 }
 
 
