@@ -113,7 +113,8 @@ def test_settings_of_the_other_version_are_refused_at_their_line(tmp_path):
         ),
         (
             "deepspeed",
-            '{"zero_optimization": {"offload_optimizer": {"device": "cpu", "pin_memory": true}}}',
+            """{"train_batch_size": 64, "bf16": {"enabled": true},
+            "zero_optimization": {"offload_optimizer": {"device": "cpu", "pin_memory": true}}}""",
             "(zero_optimization.offload_optimizer.device)",
             "`cpu` is none",
         ),
