@@ -130,6 +130,18 @@ def test_bad_input_is_refused_at_its_argument_and_nothing_is_written(more, scrip
     assert not (tmp_path / "none").exists()
 
 
+@pytest.mark.slow
+def test_a_layout_that_does_not_fit_is_said_not_to_wherever_it_is_asked_about(script, tmp_path):
+    text = ASKED.replace("--tensor-model-parallel-size 4", MORE).replace("--micro-batch-size 1", "--micro-batch-size 4")
+    planner("import", "megatron", script(text=text), "--gpus", "64xh100", "-o", tmp_path / "j")
+    job = tmp_path / "j" / "job.yaml"
+    planner("predict", job, code=3)
+    shown = planner("export", job, "--to", "megatron", "-o", tmp_path / "x.sh")
+    assert "DOES NOT FIT in memory" in shown and "# DOES NOT FIT in memory" in (tmp_path / "x.sh").read_text()
+    assert "the plan itself DOES NOT FIT" in json.loads(planner("why-not", job, "tp=8", "--json"))["note"]
+    assert "# the first DOES NOT FIT" in planner("export", job, "--to", "megatron", "--better", "-o", "-")
+
+
 @pytest.mark.parametrize(
     ("ranks", "said"),
     [
