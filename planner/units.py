@@ -66,7 +66,7 @@ def parse_share(text: str) -> float:
     """
     percentage = PERCENTAGE.fullmatch(text)
     if not percentage and not re.fullmatch(r"(\d{1,9}(\.\d*)?|\.\d+)", text, re.ASCII):
-        raise ValueError(f"`{text}` is no share | such as 3%, or 0.03")
+        raise ValueError(f"`{text}` is no share | {'0' if text == 'none' else 'such as 3%, or 0.03'}")
     share = float(percentage[1]) / 100 if percentage else float(text)
     if share > 1:
         fix = "100% at most" if percentage else f"{text}%, where percent are meant"

@@ -65,11 +65,13 @@ class ExportedPlan(NamedTuple):
     what: str
     text: str
     micro_batches: tuple[int, ...]
+    note: str = ""
 
 
-def export_plan(plan: Plan, to: str, version: str = "", launcher: str = "") -> ExportedPlan:
-    """A plan as another program's file, or as a launcher's file that starts it. Raises InputError where that program
-    cannot have it.
+def export_plan(plan: Plan, to: str, version: str = "", launcher: str = "", note: str = "") -> ExportedPlan:
+    """A plan as another program's file, or as a launcher's file that starts it. `note`: what is to be said of it.
+
+    Raises InputError where that program cannot have it.
     """
     require_known(to, export_formats())
     if launcher and launcher not in LAUNCHERS:
@@ -79,9 +81,9 @@ def export_plan(plan: Plan, to: str, version: str = "", launcher: str = "") -> E
         raise InputError(f"nothing starts a file of {to}", where="--launcher", fix="leave it out")
     target = TARGETS.get(to)
     if target:
-        written = ExportedPlan(target.what, write_launch(target, plan, version), ())
+        written = ExportedPlan(target.what, write_launch(target, plan, version, note), (), note)
     else:
-        written = ExportedPlan(EXPORTERS[to].what, *EXPORTERS[to].write(plan, version))
+        written = ExportedPlan(EXPORTERS[to].what, *EXPORTERS[to].write(plan, version), note)
     if not launcher:
         return written
     return written._replace(what=f"{launcher} file", text=around(launcher, plan, target, version, written.text))

@@ -26,7 +26,7 @@ class Unsaid(InputError):
     """A program cannot be told a plan; it may be told another of the same problem."""
 
 
-def write_launch(target: Target, plan: Plan, version: str = "") -> str:
+def write_launch(target: Target, plan: Plan, version: str = "", note: str = "") -> str:
     """The file that starts a plan. Raises Unsaid where the program cannot be told it, and InputError for a version that
     there is not.
     """
@@ -34,7 +34,9 @@ def write_launch(target: Target, plan: Plan, version: str = "") -> str:
     kinds = " and ".join(f"{kind.count} {kind.kind}" for kind in plan.ranks)
     step = f"{plan.prediction.step_seconds:.4g} s a step, simulated"
     about = f"{one_line(plan.name)}: {plural(plan.size, 'rank')} on {kinds}, {step}"
-    return target.write(WrittenLaunch(launch, arguments, chosen_version(target, version), (about,)))
+    return target.write(
+        WrittenLaunch(launch, arguments, chosen_version(target, version), (about, *filter(None, (note,))))
+    )
 
 
 def around(launcher: str, plan: Plan, target: Target | None, version: str, text: str) -> str:

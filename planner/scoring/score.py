@@ -118,6 +118,17 @@ def fullest_score(scores: Sequence[Score]) -> Score:
     return max(scores, key=lambda each: each.memory_share(each.fullest_rank))
 
 
+def in_memory(scores: Sequence[Score]) -> bool:
+    """Whether every rank stays within its allowed memory at every step, and every host."""
+    ranks_fit = not any(
+        exceeds_memory(peak, found.plan_memory.allowed_bytes(rank))
+        for found in scores
+        for rank, peak in enumerate(found.memory.peaks)
+    )
+    host = fullest_host(scores)
+    return ranks_fit and (host is None or host.fits)
+
+
 def fullest_host(scores: Sequence[Score]) -> HostMemory | None:
     """The fullest host of several steps; None where nothing is in the memory of any."""
     hosts = (each.host_memory for each in scores)

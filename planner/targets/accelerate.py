@@ -99,8 +99,8 @@ def read_dtype(stated: Stated, fields: Fields) -> Fields:
 
 
 def read_fixed(stated: Stated, fields: Fields) -> Fields:
-    """Raises InputError for another kind of training, or another version of FSDP."""
-    stated.choice("distributed_type", FIXED["distributed_type"])
+    """Raises InputError for another version of FSDP, or where the file does not say what it trains with."""
+    stated.value("distributed_type")
     for key in ("compute_environment", f"{FSDP}version", f"{FSDP}offload_params"):
         stated.choice(key, FIXED[key], "1" if key.endswith("version") else FIXED[key][0])
     return {}
@@ -132,7 +132,10 @@ def write(written: WrittenLaunch) -> str:
 
 
 def read(text: str, name: str, given: Mapping[str, str]) -> LaunchCommand:
-    return LaunchCommand(PROGRAM, read_yaml(text, name, given), None)
+    """Raises InputError for another kind of training, whose settings are not known."""
+    stated = read_yaml(text, name, given)
+    stated.choice("distributed_type", FIXED["distributed_type"], FIXED["distributed_type"][0])
+    return LaunchCommand(PROGRAM, stated, None)
 
 
 STARTED = ConfigFile(".yaml", '"$TRAIN"', {"TRAIN": "the training script"}, 'accelerate launch --config_file "$CONFIG"')

@@ -33,6 +33,8 @@ UNPRICED = (
 OTHER = (
     named("", "comment log_level disable_python_gc dataloader_drop_last")
     | named("", "steps_per_print wall_clock_breakdown dump_state memory_breakdown gradient_clipping seed")
+    | named(f"{ZERO}offload_optimizer.", "pin_memory pipeline_read pipeline_write ratio nvme_path")
+    | named(f"{ZERO}offload_param.", "pin_memory nvme_path buffer_count buffer_size max_in_cpu")  # without offload
     | named("", "zero_allow_untested_optimizer zero_force_ds_cpu_optimizer")
     | named("optimizer.params.", "lr betas eps weight_decay torch_adam adam_w_mode bias_correction")
     | named("scheduler.", "type params.warmup_min_lr params.warmup_max_lr params.warmup_num_steps")

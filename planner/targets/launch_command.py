@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -12,15 +13,19 @@ from planner.targets.shell_words import HOLE, Shell, Word, commands
 
 LAUNCHERS = re.compile(r"(.*/)?(torchrun|torch\.distributed\.(run|launch))")
 RANKS = {"--nproc-per-node": 1, "--nproc_per_node": 1, "--nnodes": 0}
+WHOLLY = re.compile(f"({HOLE}[0-9]+{HOLE})+")  # unknown: behind a switch or a value, it may be any arguments
 YAML_KEY = "MODEL_ARGS"
 
 
 class LaunchCommand(NamedTuple):
-    """What is started, the arguments that it is given, and the ranks that its launcher starts, if it says so."""
+    """What is started, the arguments that it is given, and the ranks that its launcher starts, if it says so: in all
+    and on each node.
+    """
 
     program: str
     stated: Stated
     ranks: int | None
+    per_node: int | None = None
 
 
 def read_launch(text: str, name: str, given: Mapping[str, str], switches: Collection[str]) -> LaunchCommand:
@@ -38,6 +43,8 @@ def read_launch(text: str, name: str, given: Mapping[str, str], switches: Collec
     if not launches:
         fix = "the script with the line that starts training, such as `torchrun … pretrain_gpt.py --num-layers 32 …`"
         raise InputError("it launches nothing: no torchrun, and no program in Python", where=name, fix=fix)
+    ranked = [words for words in launches if any(LAUNCHERS.fullmatch(word.text) for word in words)]
+    launches = ranked or launches  # what prepares data is started alone
     texts = {tuple(word.text for word in words) for words in launches}
     if len(texts) > 1:
         where = f"{name}:{launches[1][0].line}"
@@ -55,7 +62,8 @@ def launches_of(words: list[Word], shell: Shell) -> Iterator[list[Word]]:
         return
     for at, text in enumerate(texts[:-1]):
         if text in ("-c", "-lc") and re.search(r"(^|/)(ba)?sh$", texts[at - 1]):
-            for inner in commands(texts[at + 1], shell):
+            own = replace(shell, values=dict(shell.values), functions={}, arguments=())
+            for inner in commands(texts[at + 1], own):
                 yield from launches_of([Word(word.text, words[at + 1].line) for word in inner], shell)
 
 
@@ -76,17 +84,19 @@ def launch_of(words: list[Word], shell: Shell, switches: Collection[str]) -> Lau
     values, places = arguments_of(words[at + 1 :], shell, switches)
     unknown = {name: shell.holes(" ".join(texts))[:1] for name, texts in values.items()}
     stated = Stated(values, places, shell.name, {name: holes[0] for name, holes in unknown.items() if holes})
-    return LaunchCommand(re.sub(f"{HOLE}[0-9]*{HOLE}", "…", words[at].text), stated, launched_ranks(words[:at]))
+    return LaunchCommand(re.sub(f"{HOLE}[0-9]*{HOLE}", "…", words[at].text), stated, *launched_ranks(words[:at]))
 
 
-def launched_ranks(words: list[Word]) -> int | None:
-    """Nodes times processes of each, where both are said as numbers."""
+def launched_ranks(words: list[Word]) -> tuple[int | None, int | None]:
+    """Nodes times processes of each, and these, where both are said as numbers."""
     found: dict[str, str] = {}
     for name, value in pairwise(part for word in words for part in word.text.split("=", 1)):
         if name in RANKS:
             found[name.replace("_", "-")] = value
     counts = [found.get("--nproc-per-node", ""), found.get("--nnodes", "1")]
-    return int(counts[0]) * int(counts[1]) if all(re.fullmatch("[1-9][0-9]{0,5}", each) for each in counts) else None
+    if not all(re.fullmatch("[1-9][0-9]{0,5}", each) for each in counts):
+        return None, None
+    return int(counts[0]) * int(counts[1]), int(counts[0])
 
 
 def arguments_of(
@@ -100,10 +110,11 @@ def arguments_of(
     last = ""
     for word in words:
         name, equals, value = word.text.partition("=")
-        if name.startswith("--"):
+        several = WHOLLY.fullmatch(word.text) and (last in switches or values.get(last))
+        if name.startswith("--") and not shell.holes(name):
             last = name
             values[last], places[last] = ((value,) if equals else ()), f"{shell.name}:{word.line}"
-        elif not last or (last in switches and shell.holes(word.text)):
+        elif not last or several or name.startswith("--"):
             raise missing(word, shell, "which arguments are given")
         else:
             values[last] += (word.text,)
@@ -117,7 +128,8 @@ def missing(word: Word, shell: Shell, what: str) -> InputError:
     if not holes:
         return InputError(f"`{word.text[:40]}` does not say {what}", where=where, fix="`--name value`, or leave it out")
     name, why = holes[0]
-    return InputError(f"{name or 'a word'} {why}, and says {what}", where=where, fix=f"--set {name or 'NAME'}=VALUE")
+    fix = f"--set {name}=VALUE" if name else "write it out in the file"
+    return InputError(f"{name or 'a word'} {why}, and says {what}", where=where, fix=fix)
 
 
 def read_yaml(text: str, name: str) -> LaunchCommand:

@@ -84,10 +84,14 @@ def write_sharding(fields: Fields) -> Arguments:
 
 
 def read_sharding(stated: Stated, fields: Fields) -> Fields:
+    """Raises InputError for PyTorch's FSDP beside what Megatron asserts that it is not beside."""
     zero = int("--use-distributed-optimizer" in stated)
     if "--use-megatron-fsdp" in stated:
         zero = FSDP[stated.choice("--data-parallel-sharding-strategy", FSDP, "optim_grads_params")]
     elif "--use-torch-fsdp2" in stated:
+        beside = [DEGREES["pp"]] * (fields["layout.pp"] > 1) + ["--use-distributed-optimizer"] * zero
+        if beside:
+            raise stated.error("--use-torch-fsdp2", f"it does not go with {beside[0]}", "one of them")
         zero = 3
     replica = stated.integer("--num-distributed-optimizer-instances", 1) if zero else 1
     return {"layout.zero": zero, "layout.replica": replica}
@@ -121,7 +125,11 @@ def write_dtype(fields: Fields) -> Arguments:
 
 
 def read_dtype(stated: Stated, fields: Fields) -> Fields:
+    """Raises InputError for two at once."""
+    if {"--bf16", "--fp16"} <= stated.values.keys():
+        raise stated.error("--fp16", "it does not go with --bf16", "one of them")
     if "--fp8-format" in stated:
+        stated.choice("--fp8-format", ("hybrid", "e4m3"))
         return {"layout.dtype": "fp8"}
     if "--fp16" in stated or "--bf16" not in stated:
         stated.defaults["--bf16"] = FP16_IS_BF16 if "--fp16" in stated else "not said: float32"
@@ -188,6 +196,14 @@ def read_optimizer(stated: Stated, fields: Fields) -> Fields:
 def gathers(fields: Fields) -> Arguments:
     early = fields["layout.zero"] and fields["gathers_early"] and fields["reduces_early"]
     return {"--overlap-param-gather": ()} if early else {}
+
+
+def read_gathers(stated: Stated, fields: Fields) -> Fields:
+    """Raises InputError for gathers beside compute where reductions are not."""
+    early = "--overlap-param-gather" in stated
+    if early and not fields["reduces_early"]:
+        raise stated.error("--overlap-param-gather", "it needs --overlap-grad-reduce", "both of them, or none")
+    return {"gathers_early": early}
 
 
 LAYOUT_ROWS: tuple[Row, ...] = (
@@ -265,7 +281,7 @@ LAYOUT_ROWS: tuple[Row, ...] = (
         (),
         ("--overlap-param-gather",),
         gathers,
-        lambda stated, fields: {"gathers_early": "--overlap-param-gather" in stated},
+        read_gathers,
     ),
 )
 
@@ -284,7 +300,8 @@ ROWS: tuple[Row, ...] = (TOKENS_ROW, *MODULE_ROWS, *EXPERT_ROWS, *LAYOUT_ROWS, V
 
 def environment(fields: Fields) -> dict[str, str]:
     """Variables that it insists on. One queue of work to a GPU keeps exchanges of tp and cp in order, before Blackwell;
-    Megatron-FSDP refuses it.
+    Megatron-FSDP refuses it. Activations are offloaded by Transformer Engine's first way of doing so.
     """
     ordered = (fields["layout.tp"] > 1 or fields["layout.cp"] > 1) and not fields["blackwell"]
-    return {"CUDA_DEVICE_MAX_CONNECTIONS": "1"} if ordered and fields["layout.zero"] < 2 else {}
+    connections = {"CUDA_DEVICE_MAX_CONNECTIONS": "1"} if ordered and fields["layout.zero"] < 2 else {}
+    return connections | ({"NVTE_CPU_OFFLOAD_V1": "1"} if fields["layout.offload"] else {})

@@ -37,7 +37,8 @@ class Stated:
         """The values of an argument. Raises InputError where the file computes them."""
         if argument in self.unknown:
             name, why = self.unknown[argument]
-            raise self.error(argument, f"{name or 'its value'} {why}", f"--set {name or 'NAME'}=VALUE")
+            fix = f"--set {name}=VALUE" if name else "write it out in the file"
+            raise self.error(argument, f"{name or 'its value'} {why}", fix)
         return self.values.get(argument, default)
 
     def one(self, argument: str) -> str:

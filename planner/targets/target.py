@@ -1,5 +1,6 @@
 """A program that trains, as a table: what it is told, in which versions, and how its file is written and read."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -46,11 +47,14 @@ class Target(NamedTuple):
 
 
 class ReadLaunch(NamedTuple):
-    """What a file starts, and of its arguments those that change a step as no plan knows, or change nothing."""
+    """What a file starts, and of its arguments those that change a step as no plan knows, or change nothing; and what
+    its launcher says of ranks.
+    """
 
     launch: Launch
     stated: Stated
     unpriced: tuple[str, ...]
+    command: LaunchCommand
 
 
 def chosen_version(target: Target, version: str) -> str:
@@ -118,7 +122,7 @@ def read_target(
     except InputError as error:
         raise located(target, stated, error) from error
     unpriced = [each for each, values in stated.values.items() if each in target.unpriced and values not in OFF]
-    return ReadLaunch(launch, stated, (*unpriced, *without_effect(target.rows, stated, fields)))
+    return ReadLaunch(launch, stated, (*unpriced, *without_effect(target.rows, stated, fields)), command)
 
 
 def require_known(target: Target, stated: Stated) -> None:
@@ -140,12 +144,13 @@ def without_effect(rows: Iterable[Row], stated: Stated, fields: dict[str, Any]) 
         yield from (each for each in row.arguments if each in stated and not row.when(fields))
 
 
-def located(target: Target, stated: Stated, error: InputError, names: Iterable[str] = ()) -> InputError:
-    """An error about fields, at the argument of the file that says the first that it names."""
-    words = {*error.message.replace("=", " ").replace(",", " ").replace("`", " ").split(), *names}
-    for row in sorted(target.rows, key=lambda row: "layout." not in "".join(row.fields)):  # the layout's first
-        if {name.rpartition(".")[2] for name in row.fields} & words:
+def located(target: Target, stated: Stated, error: InputError) -> InputError:
+    """An error about fields, at the argument of the file that says the first that its fix names, else its message."""
+    rows = sorted(target.rows, key=lambda row: "layout." not in "".join(row.fields))  # the layout's first
+    for text in (error.fix.replace("batch_rows", "sequences"), error.message):
+        words = {*re.findall(r"\w+", text)}
+        for row in rows:
             argument = next((each for each in row.arguments if each in stated), None)
-            if argument:
+            if argument and {name.rpartition(".")[2] for name in row.fields} & words:
                 return stated.error(argument, error.message, error.fix)
     return InputError(error.message, where=stated.file, fix=error.fix)

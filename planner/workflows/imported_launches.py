@@ -59,6 +59,16 @@ class ImportedLaunch:
         """Arguments whose values whoever runs the file gives, with what they are made of."""
         return {argument: name for argument, (name, _) in self.read.stated.unknown.items()}
 
+    @property
+    def overruled(self) -> dict[str, str]:
+        """Ranks that the file starts, in all and on each node, with those that are asked about, where they differ."""
+        command, launch = self.read.command, self.read.launch
+        other = (launch.ranks, launch.per_node) != (command.ranks, command.per_node)
+        told = {
+            f"{command.ranks} ranks, {command.per_node} a node,": f"and not {launch.ranks}, {launch.per_node} a node"
+        }
+        return told if command.ranks and other else {}
+
 
 def import_launch(name: str, file: Path, gpus: str, folder: Path, given: Mapping[str, str]) -> ImportedLaunch:
     """Write the job of a launch file into a folder, with its model and cluster. `given`: values for what a script
@@ -153,6 +163,7 @@ def told_software(target: Target, launch: Launch) -> Software | None:
 
 def import_notes(imported: ImportedLaunch) -> Iterator[tuple[str, dict[str, str]]]:
     """What who imports a file is told: of what kind, and the arguments with what stands for each."""
+    yield "the file starts", imported.overruled
     yield "not said, so as by default", imported.defaults
     yield "read, and not priced", {argument: "" for argument in imported.read.unpriced}
     yield "left to who runs it", imported.holes

@@ -9,7 +9,7 @@ from planner.errors import Infeasible, InputError
 from planner.export import ExportedPlan, Unsaid, export_plan, require_known, told_arguments
 from planner.plan.descriptions import layout_text
 from planner.plan.plan_file import Plan
-from planner.scoring import scored_at
+from planner.scoring import in_memory, scored_at
 from planner.specs.base import with_fields
 from planner.specs.inputs import JobOptions
 from planner.specs.job import Fix
@@ -22,34 +22,39 @@ from planner.units import percent
 DEFAULTS = JobOptions()
 
 
-def plan_at(reference: str) -> Plan:
-    """The plan of a file, or of the layout that a job fixes, whether it fits or not. Raises InputError."""
-    scored = scored_at(reference)
-    return scored.plan if scored else pipeline.predict(reference, DEFAULTS).plan
+def plan_at(reference: str) -> tuple[Plan, str]:
+    """The plan of a file, or of the layout that a job fixes, whether it fits or not; and what is to be said where it
+    does not. Raises InputError.
+    """
+    scored = scored_at(reference) or pipeline.predict(reference, DEFAULTS)
+    if in_memory(scored.scores):
+        return scored.plan, ""
+    held = f"the fullest rank would hold {scored.plan.prediction.peak_memory_gib:.3g} GiB"
+    return scored.plan, f"DOES NOT FIT in memory: {held} (planner fits says which change would fit)"
 
 
 def exported(reference: str, to: str, version: str = "", launcher: str = "") -> ExportedPlan:
     """A plan, or the layout that a job fixes, as another program's file. Raises InputError; where the program cannot be
     told the plan, its fix says the best that it can, and what that takes.
     """
-    plan = plan_at(reference)
+    plan, unfit = plan_at(reference)
     try:
-        return export_plan(plan, to, version, launcher)
+        return export_plan(plan, to, version, launcher, unfit)
     except InputError as error:
         asked = isinstance(error, Unsaid) and to in TARGETS and len(plan.layouts) == 1
-        other = best_told(plan, to) if asked else None
+        other = best_told(plan, to, version) if asked else None
         where = error.where if error.where.startswith("--") or not error.where else f"{reference} ({error.where})"
         fix = f"{error.fix}; or {other}" if other else error.fix
         raise InputError(error.message, where=where, fix=fix) from error
 
 
-def best_told(plan: Plan, to: str) -> str | None:
+def best_told(plan: Plan, to: str, version: str) -> str | None:
     """The best plan of the same problem that a program can be told, as text; None where there is none, or no search of
     static layouts has the problem.
     """
     try:
         found = best_for(plan, TARGETS[to])
-        export_plan(found, to)
+        export_plan(found, to, version)
     except (InputError, Infeasible):
         return None
     (layout,) = found.layouts.values()
@@ -84,11 +89,12 @@ def better(reference: str, to: str, version: str = "") -> ExportedPlan:
     """The best plan of the same problem as a change of arguments: those of the plan, or of the layout that a job fixes,
     with `-`, and those in their place with `+`. Raises InputError and Infeasible.
     """
-    plan = plan_at(reference)
+    plan, unfit = plan_at(reference)
     require_known(to, TARGETS)
     found = best_for(plan, TARGETS[to])
     before, after = (told_arguments(TARGETS[to], each, version) for each in (plan, found))
     lines = [f"# {plan.prediction.step_seconds:.4g} s a step; {price_beside(found, plan)}, simulated"]
+    lines += [f"# the first {unfit}"] if unfit else []
     for argument in dict.fromkeys([*before, *after]):
         if before.get(argument) != after.get(argument):
             changed = ((sign, of.get(argument)) for sign, of in (("-", before), ("+", after)))

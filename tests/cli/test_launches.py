@@ -97,7 +97,26 @@ REFUSED = {  # arguments, and what is told of which
     "--optimizer muon": ("none that a plan can have", "--optimizer", "adam"),
     "--bf16 yes": ("has no value", "--bf16", "leave"),
     "--recompute-granularity full --recompute-num-layers 2": ("one input", "--recompute-num-layers", "block"),
-    "--global-batch-size 100": ("no multiple", "--", "batch_rows"),
+    "--use-torch-fsdp2": ("does not go with --pipeline-model-parallel-size", "--use-torch-fsdp2", "one of them"),
+    "--bf16 --fp16": ("does not go with --bf16", "--fp16", "one of them"),
+    "--overlap-param-gather": ("needs --overlap-grad-reduce", "--overlap-param-gather", "both"),
+    "--fp8-format hybrid false": ("2 values", "--fp8-format", "VALUE"),
+    "--num-layers-per-virtual-pipeline-stage 5 --num-virtual-stages-per-pipeline-rank 2": (
+        "does not go with --num-layers-per-virtual-pipeline-stage",
+        "--num-virtual-stages-per-pipeline-rank",
+        "one of them",
+    ),
+    "--pipeline-model-parallel-layout 'Et*20|t*20L' --num-virtual-stages-per-pipeline-rank 2": (
+        "does not go with",
+        "--num-virtual-stages-per-pipeline-rank",
+        "one of them",
+    ),
+    "--global-batch-size 100": ("no multiple", "--global-batch-size", "batch_rows"),
+    "--num-experts 128 --expert-model-parallel-size 128": (
+        "mesh holds 512",
+        "--expert-model-parallel-size",
+        "ep x etp",
+    ),
 }
 
 
@@ -109,6 +128,33 @@ def test_bad_input_is_refused_at_its_argument_and_nothing_is_written(more, scrip
     assert message in error.message and fix in error.fix
     assert error.where.startswith(f"{tmp_path / 'launch.sh'}:1 (") and argument in error.where
     assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.slow
+def test_a_layout_that_does_not_fit_is_said_not_to_wherever_it_is_asked_about(script, tmp_path):
+    text = ASKED.replace("--tensor-model-parallel-size 4", MORE).replace("--micro-batch-size 1", "--micro-batch-size 4")
+    planner("import", "megatron", script(text=text), "--gpus", "64xh100", "-o", tmp_path / "j")
+    job = tmp_path / "j" / "job.yaml"
+    planner("predict", job, code=3)
+    shown = planner("export", job, "--to", "megatron", "-o", tmp_path / "x.sh")
+    assert "DOES NOT FIT in memory" in shown and "# DOES NOT FIT in memory" in (tmp_path / "x.sh").read_text()
+    assert "the plan itself DOES NOT FIT" in json.loads(planner("why-not", job, "tp=8", "--json"))["note"]
+    assert "# the first DOES NOT FIT" in planner("export", job, "--to", "megatron", "--better", "-o", "-")
+
+
+@pytest.mark.parametrize(
+    ("ranks", "said"),
+    [
+        ("--nproc_per_node 8 --nnodes 8", ""),
+        ("--nproc_per_node 4 --nnodes 16", "64 ranks, 4 a node"),
+        ("--nproc_per_node 8", "8 ranks, 8 a node"),
+        ("--nproc_per_node $GPUS", ""),
+    ],
+)
+def test_other_ranks_than_those_that_are_asked_about_are_said(ranks, said, script, tmp_path):
+    text = ASKED.replace("--nproc_per_node 8", ranks)
+    shown = planner("import", "megatron", script(text=text), "--gpus", "64xh100", "-o", tmp_path / "j")
+    assert (f"the file starts: {said}, and not 64, 8 a node" in shown) == ("the file starts" in shown) == bool(said)
 
 
 def test_what_is_not_given_is_said_with_the_option(script, tmp_path):

@@ -100,3 +100,35 @@ def test_settings_of_the_other_version_are_refused_at_their_line(tmp_path):
     error = refused("import", "torchtitan", path, "--gpus", "64xh100", "-o", tmp_path / "j")
     assert "torchtitan 0.3, which has flags" in error.message and error.where.startswith(f"{path}:")
     assert not (tmp_path / "j").exists()
+
+
+@pytest.mark.parametrize(
+    ("form", "text", "where", "message"),
+    [
+        (
+            "accelerate",
+            "distributed_type: DEEPSPEED\ndeepspeed_config: {zero_stage: 3}\n",
+            "(distributed_type)",
+            "`DEEPSPEED` is none",
+        ),
+        (
+            "deepspeed",
+            """{"train_batch_size": 64, "bf16": {"enabled": true},
+            "zero_optimization": {"offload_optimizer": {"device": "cpu", "pin_memory": true}}}""",
+            "(zero_optimization.offload_optimizer.device)",
+            "`cpu` is none",
+        ),
+    ],
+)
+def test_what_is_not_supported_is_blamed_and_none_of_its_details(form, text, where, message, tmp_path):
+    path = tmp_path / {"accelerate": "x.yaml", "deepspeed": "x.json"}[form]
+    path.write_text(text)
+    given = [word for each in LEFT[:2] for word in ("--set", each)]
+    error = refused("import", form, path, "--gpus", "64xh100", "-o", tmp_path / "j", *given)
+    assert error.where.endswith(where) and message in error.message
+
+
+def test_a_version_that_cannot_be_told_a_plan_is_offered_none_that_it_cannot_either(job, tmp_path):
+    path = job("megatron", "{zero: 3, micro_batch: 1}")
+    error = refused("export", path, "--to", "megatron", "--version", "0.12", "-o", tmp_path / "x.sh")
+    assert error.fix == "--version 0.14, or later"

@@ -22,7 +22,8 @@ PARSERS = HOME / ".parsers"
 VERDICTS = Path(__file__).parent / "verdicts"
 WHEELS = {"megatron": (("megatron-core==0.19.2", "3.12"), ("triton==3.9.0", ""))}  # and the Python that a wheel is for
 HOLES = {"DATA_PATH": "tokens", "TOKENIZER_MODEL": "tokenizer", "NODE_RANK": "0", "MASTER_ADDR": "node-0"}
-STUB = '#!/bin/sh\nprintf "%s\\n" "$CUDA_DEVICE_MAX_CONNECTIONS" "$@" > "$SEEN"\n'
+VARIABLES = ("CUDA_DEVICE_MAX_CONNECTIONS", "NVTE_CPU_OFFLOAD_V1")
+STUB = f'#!/bin/sh\nprintf "%s\\n" "${{{VARIABLES[0]}}}" "${{{VARIABLES[1]}}}" "$@" > "$SEEN"\n'
 MUTATIONS = {  # by what is wrong: arguments that are taken away, and those that are given
     "unknown": ((), ("--tensor-model-parallel-sise", "2")),
     "contradictory": (("--tensor-model-parallel-size",), ("--tensor-model-parallel-size", "7")),
@@ -47,11 +48,13 @@ def run_script(text: str, folder: Path) -> tuple[list[str], dict[str, str], int]
     script.write_text(text)
     environment = {"PATH": f"{folder}:{os.environ['PATH']}", "SEEN": str(seen), **HOLES}
     subprocess.run(["bash", str(script)], env=environment, check=True)
-    connections, *words = seen.read_text().splitlines()
+    words = seen.read_text().splitlines()
+    exported = {name: value for name, value in zip(VARIABLES, words, strict=False) if value}
+    words = words[len(VARIABLES) :]
     at = words.index("pretrain_gpt.py")
     launcher = dict(pairwise(words[:at]))
     ranks = int(launcher["--nproc-per-node"]) * int(launcher.get("--nnodes", 1))
-    return words[at + 1 :], {"CUDA_DEVICE_MAX_CONNECTIONS": connections} if connections else {}, ranks
+    return words[at + 1 :], exported, ranks
 
 
 def mutated(argv: list[str], taken: tuple[str, ...], given: tuple[str, ...]) -> list[str]:

@@ -86,3 +86,9 @@ def test_one_queue_a_device_where_exchanges_must_keep_their_order(name, connecti
     _, environment, ranks = run_script(script_of(name), tmp_path)
     assert environment.get("CUDA_DEVICE_MAX_CONNECTIONS", "") == connections
     assert ranks == LAUNCHES[name].ranks
+
+
+@pytest.mark.parametrize("name", ["dense-host", "dense-host-kinds", "experts-host-kinds"])
+def test_activations_are_offloaded_by_the_way_that_the_argument_insists_on(name, tmp_path):
+    argv, environment, _ = run_script(script_of(name), tmp_path)
+    assert ("--fine-grained-activation-offloading" in argv) == (environment.get("NVTE_CPU_OFFLOAD_V1") == "1")

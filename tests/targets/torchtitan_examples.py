@@ -25,7 +25,7 @@ def ending(file: Path) -> str:
         with tempfile.TemporaryDirectory() as folder:
             try:
                 job = import_launch("torchtitan", file, gpus, Path(folder) / "job", {}).job
-                return f"priced on {gpus}: {plan_at(str(job)).prediction.step_seconds:.4g} s"
+                return f"priced on {gpus}: {plan_at(str(job))[0].prediction.step_seconds:.4g} s"
             except InputError as error:
                 place = (error.where or "").rpartition("(")[2].rstrip(")")
                 refused = f"refused: {place}: {error.message}"

@@ -60,7 +60,10 @@ def why_not(
     from planner.cli.views import why_tables
     from planner.workflows.launching import plan_at
 
-    answer = pipeline.why_not(plan_at(plan), tuple(changes), step)
-    render.emit(json, why_tables.why_answer(answer), *why_tables.answer_lines(answer))
+    planned, unfit = plan_at(plan)
+    answer = pipeline.why_not(planned, tuple(changes), step)
+    noted = [f"the plan itself {unfit}"] if unfit else []
+    told = {"note": noted[0]} if noted else {}
+    render.emit(json, why_tables.why_answer(answer) | told, *noted, *why_tables.answer_lines(answer))
     if answer.infeasible:
         raise typer.Exit(ILLEGAL if answer.infeasible.illegal else DOES_NOT_FIT)

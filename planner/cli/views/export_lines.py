@@ -9,11 +9,11 @@ from planner.scoring import objective_of, objective_value
 
 
 def export_summary(exported: ExportedPlan, to: str, out: Path) -> dict[str, Any]:
-    return {"form": to, "file": str(out), "micro_batches": [*exported.micro_batches]}
+    return {"form": to, "file": str(out), "micro_batches": [*exported.micro_batches], "note": exported.note}
 
 
 def export_lines(exported: ExportedPlan, out: Path) -> list[str]:
-    lines = [f"{exported.what} written to {out}"]
+    lines = [f"{exported.what} written to {out}", *filter(None, (exported.note,))]
     if [*exported.micro_batches] != sorted(exported.micro_batches):
         numbers = ", ".join(map(str, exported.micro_batches))
         lines.append(f"its micro-batches 0, 1, … are the plan's {numbers}: the order in which the last stage runs them")

@@ -35,6 +35,7 @@ def summary(imported: ImportedLaunch, form: str) -> dict[str, Any]:
         "defaults": imported.defaults,
         "unpriced": [*imported.read.unpriced],
         "holes": imported.holes,
+        "overruled": imported.overruled,
     }
 
 

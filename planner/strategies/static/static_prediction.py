@@ -8,8 +8,8 @@ from planner.plan.plan_file import Plan
 from planner.scoring import (
     HostMemory,
     Score,
-    exceeds_memory,
     fullest_host,
+    in_memory,
     outcome_of,
     prediction_of,
     require_possible,
@@ -36,12 +36,7 @@ class StepTimePrediction:
     @property
     def fits(self) -> bool:
         """Whether every rank stays within its allowed memory, and every host, as `planner fits` says it."""
-        ranks_fit = not any(
-            exceeds_memory(peak, found.plan_memory.allowed_bytes(rank))
-            for found in self.scores
-            for rank, peak in enumerate(found.memory.peaks)
-        )
-        return ranks_fit and (self.host is None or self.host.fits)
+        return in_memory(self.scores)
 
     @property
     def host(self) -> HostMemory | None:
