@@ -64,7 +64,7 @@ def written(tmp_path, text, name="jobs.csv"):
 
 def test_a_table_of_durations(tmp_path):
     path = written(tmp_path, "id,submit_s,gpus,duration_s,kind,user\nx,5,2,60,,ann\n,7,16,30,p100,\n")
-    one, two = (cluster_job(each, FLEET, Speeds(), 5.0) for each in read_jobs(path))
+    one, two = (cluster_job(each, FLEET, Speeds(), 5.0) for each in read_jobs(path).records)
     assert (one.id, one.submit_s, one.user) == ("x", 0.0, "ann")
     assert one.seconds == {"p100": {2: 60.0}, "v100": {2: 60.0}}
     assert (two.id, two.submit_s, two.seconds) == ("1", 2.0, {"p100": {16: 30.0}})
@@ -77,14 +77,14 @@ def test_columns_and_throughputs_of_gavel(tmp_path):
     lines = [f"v100,{job.format(1)},null,4.0,", f"v100,{job.format(2)},null,8.0,", f"p100,{job.format(1)},null,0.0,"]
     lines += [f"p100,{job.format(1)},{job.format(1)},2.0,2.0", f"k80,{job.format(1)},null,1.0,"]
     table = read_throughputs(written(tmp_path, "\n".join(["gpu,job,other,thr_job,thr_other", *lines]), "rates.csv"))
-    (record,) = read_jobs(jobs)
+    (record,) = read_jobs(jobs).records
     assert cluster_job(record, FLEET, Speeds(table), 0.0).seconds == {"v100": {1: 25.0, 2: 12.5}}
     own = written(tmp_path, "model,kind,gpus,steps_per_s\nLM (batch size 5),v100,1,4\n", "own.csv")
     assert read_throughputs(own) == {"LM (batch size 5)": {"v100": {1: 4.0}}}
 
 
 def test_steps_of_a_model_are_priced_by_a_search(tmp_path):
-    (record,) = read_jobs(written(tmp_path, "submit_s,gpus,steps,model\n0,4,10,llama\n"))
+    (record,) = read_jobs(written(tmp_path, "submit_s,gpus,steps,model\n0,4,10,llama\n")).records
     asked = []
 
     def search(which, kind, count):
@@ -108,7 +108,7 @@ def test_slurm_and_kueue(tmp_path):
     no_gpus = {**SQUEUED, "job_id": 10, "tres_req_str": "cpu=16,mem=64G"}
     per_node = {**SQUEUED, "job_id": 11, "tres_req_str": "", "tres_per_node": "gres/gpu:8"}
     answer = {"jobs": [SQUEUED, running, no_gpus, per_node], "errors": []}
-    squeued, ran, each_node = read_jobs(written(tmp_path, answer, "squeue.json"))
+    squeued, ran, each_node = read_jobs(written(tmp_path, answer, "squeue.json")).records
     assert (squeued.id, squeued.gpus, squeued.kind, squeued.duration_s, squeued.state) == (
         "7",
         16,
@@ -118,9 +118,9 @@ def test_slurm_and_kueue(tmp_path):
     )
     assert (ran.id, ran.start_s, ran.state) == ("9_3", 1700000060, "running")
     assert (each_node.gpus, each_node.kind) == (16, "")
-    (ended,) = read_jobs(written(tmp_path, {"jobs": [ENDED]}, "sacct.json"))
+    (ended,) = read_jobs(written(tmp_path, {"jobs": [ENDED]}, "sacct.json")).records
     assert (ended.gpus, ended.duration_s, ended.submit_s, ended.user, ended.state) == (4, 300, 100, "bob", "ended")
-    (pods,) = read_jobs(written(tmp_path, {"items": [WORKLOAD]}, "kueue.json"))
+    (pods,) = read_jobs(written(tmp_path, {"items": [WORKLOAD]}, "kueue.json")).records
     assert (pods.id, pods.gpus, pods.kind, pods.duration_s, pods.user) == ("team/train-1", 16, "p100", 7200, "main")
     assert (pods.state, pods.start_s - pods.submit_s) == ("running", 60.0)
 
@@ -174,7 +174,7 @@ def test_a_file_that_is_wrong_is_located(tmp_path, message):
 )
 def test_a_job_that_cannot_run_is_located(tmp_path, line, kind, message):
     path = written(tmp_path, f"submit_s,gpus,duration_s,steps,kind\n{line}\n")
-    (record,) = read_jobs(path)
+    (record,) = read_jobs(path).records
     with pytest.raises(kind) as error:
         cluster_job(record, FLEET, Speeds(), 0.0)
     assert (error.value.message, error.value.where) == (message, f"{path}:2") and error.value.fix
