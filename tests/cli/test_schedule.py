@@ -67,6 +67,8 @@ def test_stored_decisions_are_decided_again(folder):
     (case / "actions.yaml").write_text(stored.replace("makespan_s: 301.0", "makespan_s: 300.0"))
     printed = typed("planner check cases", folder)
     assert printed.code == 1 and "do not give the outcome that it states" in printed.out
+    (case / "actions.yaml").write_text(re.sub("mean_completion_s: .*?,", "mean_completion_s: 1.0,", stored))
+    assert "outcome.mean_completion_s" in typed("planner check cases", folder).out
     assert typed("planner check cases --update", folder).code == 0
     assert (case / "actions.yaml").read_text() == stored
 
@@ -102,6 +104,14 @@ def test_one_decision_for_a_queue_of_slurm(tmp_path):
     assert answer["waits"] == {"2": "asks for 16; left are 4 of v100"}
     shown = typed("planner schedule --state queue.json --gpus 16xv100", tmp_path).out
     assert "goes ahead of 2" in shown and "not executed" in shown
+
+
+def test_who_stops_a_job_is_told_what_is_lost(tmp_path):
+    running = {**SQUEUED, "job_id": 1, "job_state": "RUNNING", "start_time": 1700000000, "time_limit": 600}
+    (tmp_path / "queue.json").write_text(json.dumps({"jobs": [running, {**SQUEUED, "time_limit": 10}]}))
+    answer = answered("--state queue.json --gpus 16xv100 --order srtf --preempt", tmp_path)
+    assert [each["do"] for each in answer["actions"]] == ["stop", "start"]
+    assert "since its last checkpoint" in answer["notes"][0]
 
 
 def test_a_queue_is_decided_as_of_when_it_was_printed(tmp_path):

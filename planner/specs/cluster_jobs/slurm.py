@@ -148,5 +148,5 @@ def gpus_told(matches: Iterable[re.Match[str]]) -> int:
 
 
 def gres_text(resources: Iterable[Mapping[str, Any]]) -> str:
-    """What `sacct` has as objects in the form of `squeue`: `gres/gpu:h100=8`."""
+    """Objects of `sacct` as the texts of `squeue` have them, `gres/gpu:h100=8`."""
     return ",".join(f"{each.get('type')}/{each.get('name')}={each.get('count')}" for each in resources)
