@@ -60,7 +60,7 @@ def many(load: float) -> list[ClusterJob]:
 def gavel_figures(folder: Path) -> Iterator[Figures]:
     fleet = read_fleet("", "8xv100,16xp100,24xk80")
     table = folder / "gavel_throughputs.csv.gz"
-    jobs = trace_jobs(ClusterQuestion(folder / "gavel_makespan_100jobs.csv", throughputs=table), fleet)
+    jobs, _ = trace_jobs(ClusterQuestion(folder / "gavel_makespan_100jobs.csv", throughputs=table), fleet)
     yield {"trace": "gavel_makespan_100jobs", "bound_s": round(bound_of(jobs, fleet))}
     for fields in GAVEL:
         outcome = schedule_jobs(jobs, fleet, PolicyChoice(**fields)).outcome

@@ -182,7 +182,7 @@ def decisions(path: Path) -> object:
 def cluster_jobs(path: Path) -> object:
     """The jobs of a file, as those of a cluster that has seen much."""
     fleet = read_fleet("", "64xh100,64xa100,16xp100")
-    return [cluster_job(record, fleet, Speeds(), 0.0) for record in read_jobs(path) if record.duration_s]
+    return [cluster_job(record, fleet, Speeds(), 0.0) for record in read_jobs(path).records if record.duration_s]
 
 
 EXAMPLE = Path(__file__).parents[1] / "docs" / "examples" / "one-cluster"

@@ -249,7 +249,7 @@ def test_an_order_of_jobs(added, tmp_path):
     answer = planner(
         "schedule", tmp_path / "jobs.csv", "--gpus", "4xa", "--order", "widest", "--why", "small", "--json"
     )
-    assert "10 s: start on 0 of a" in json.loads(answer)["story"][1]
+    assert "10 s: start on 0 of a" in json.loads(answer)["story"][2]
 
 
 def test_a_verb(added, job, tmp_path):

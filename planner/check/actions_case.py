@@ -36,8 +36,9 @@ def actions_findings(path: Path, tolerances: Tolerances) -> Iterator[Finding]:
         yield Finding("illegal", error.where or str(path), None, None, f"its decisions cannot happen: {error.message}")
         return
     if outcome != stored.outcome:
-        old, new = stored.outcome.makespan_s, outcome.makespan_s
-        yield Finding("illegal", "outcome", old, new, "its decisions do not give the outcome that it states")
+        fields = ((name, getattr(stored.outcome, name), getattr(outcome, name)) for name in outcome.__struct_fields__)
+        name, old, new = next(field for field in fields if field[1] != field[2])
+        yield Finding("illegal", f"outcome.{name}", old, new, "its decisions do not give the outcome that it states")
         return
     today = decided_today(stored).file()
     found = [(name, getattr(stored.outcome, name), getattr(today.outcome, name)) for name in JUDGED]

@@ -71,12 +71,13 @@ def least_makespan(state: State) -> tuple[float, Shares]:
     """Seconds within which all jobs could end, and no schedule ends them sooner; and the shares that do."""
     jobs = [*state.running.values(), *state.waiting.values()]
     base = base_program(state, jobs, parts=True)
+    unit = max((job.job.best_seconds for job in jobs), default=1.0)  # of times: what matters is within tolerances
     for job in jobs:
-        rates = speeds(state, job)
-        terms = {base.variables[job.job.id, kind]: rate for kind, rate in rates.items()}
-        base.builder.row(terms, lower=job.left_at(state.now))
-    seconds, times = base.solved()
-    return seconds, {pair: spent / seconds for pair, spent in times.items()}
+        rates, best = speeds(state, job), job.job.best_seconds
+        terms = {base.variables[job.job.id, kind]: rate * best for kind, rate in rates.items()}
+        base.builder.row(terms, lower=job.left_at(state.now) * best / unit)
+    units, times = base.solved()
+    return units * unit, {pair: spent / units for pair, spent in times.items()}
 
 
 def makespan_shares(state: State) -> Shares:
@@ -88,6 +89,8 @@ def max_min_shares(state: State) -> Shares:
     the ones with most speed in all.
     """
     jobs = [*state.running.values(), *state.waiting.values()]
+    if not jobs:
+        return {}  # the worst of none fares without bound
     base, counts = base_program(state, jobs, parts=False), state.fleet.counts
     cost: dict[int, float] = {}
     for job in jobs:

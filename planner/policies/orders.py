@@ -1,6 +1,6 @@
 """Orders of jobs: who comes first, and what a job gains by a kind of GPU."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from planner.simulate import JobState, State
@@ -49,7 +49,7 @@ class Order:
     key: Key | None  # None: in order of arrival
     gain: Gain | None = None
 
-    def queue(self, state: State, preempt: bool) -> Iterable[JobState]:
+    def queue(self, state: State, preempt: bool) -> Collection[JobState]:
         """Waiting jobs in this order; with `preempt`: running ones among them."""
         if self.key is None and not preempt:
             return state.waiting.values()

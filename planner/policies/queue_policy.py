@@ -2,13 +2,15 @@
 
 **Backfilling** (EASY: Lifka 1995). The first job that does not fit has a reservation: on the kind where it ends first,
 from the time when enough GPUs of it are free. A job behind it starts only where that time stays: on another kind, or
-if it ends before, or on GPUs that are free then besides. `DEPTH` jobs behind it are looked at, as many as Slurm's
-`default_queue_depth`.
+if it ends before, or on GPUs that are free then besides. Those behind it are looked at until `DEPTH` of them stay
+waiting, as many as Slurm's `default_queue_depth`.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import groupby
 from math import inf
+from operator import itemgetter
 
 from planner.policies.orders import Order, seconds_left
 from planner.policies.wants import Want, Wants
@@ -62,25 +64,25 @@ class QueuePolicy:
         room = state.room_of_all() if self.preempt else state.free_counts()
         wants: dict[str, Want] = {}
         reservation: Reservation | None = None
-        most, behind = max(room.values()), 0
-        for job in self.queue(state, event):
-            if not most or behind > DEPTH:
+        queue, most = self.queue(state, event), max(room.values())
+        behind = 0 if self.preempt else len(state.waiting) - len(queue)
+        for job in queue:
+            if not most or behind >= DEPTH:
                 break
-            behind += reservation is not None
-            if reservation and job.job.gpus > most:
-                continue
-            want = self.want(state, job, room, reservation)
+            want = None if reservation and job.job.gpus > most else self.want(state, job, room, reservation)
             if want:
                 wants[job.job.id] = want
                 room[want.kind] -= want.gpus
                 most = max(room.values())
             elif not self.backfill:
                 break
-            elif reservation is None and not self.preempt:
+            elif reservation:
+                behind += 1
+            elif not self.preempt:
                 reservation = reserve(state, job, wants)
         return wants
 
-    def queue(self, state: State, event: Event | None) -> Iterable[JobState]:
+    def queue(self, state: State, event: Event | None) -> Collection[JobState]:
         """Jobs in their order. Where jobs arrive behind one that does not fit, none between them can start: nothing
         became free, and until the reservation there is less time than before.
         """
@@ -119,8 +121,8 @@ def reserve(state: State, head: JobState, wants: Wants) -> Reservation:
         ends[want.kind].append((end, want.gpus))
     best, best_end = Reservation(head.job.id, "", inf, 0), inf
     for kind in head.kinds:
-        for end, count in sorted(ends[kind]):
-            room[kind] += count
+        for end, together in groupby(sorted(ends[kind]), key=itemgetter(0)):
+            room[kind] += sum(count for _, count in together)
             if room[kind] >= head.job.gpus:
                 ended = end + seconds_left(state, head, kind, head.job.gpus)
                 if ended < best_end:

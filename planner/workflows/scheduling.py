@@ -1,7 +1,7 @@
 """The workflow of `planner schedule`: a trace of jobs run by a policy, beside baselines of the same order."""
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -47,12 +47,13 @@ class ScheduleAnswer:
     schedule: Schedule
     baselines: dict[str, ScheduleOutcome]
     bound_s: float | None
+    notes: tuple[str, ...] = ()  # what is not read of the file
 
 
 def schedule_trace(question: ClusterQuestion, choice: PolicyChoice, on_run: OnProgress = silent) -> ScheduleAnswer:
     """The jobs of a trace, run. Raises InputError and Infeasible."""
     fleet = read_fleet(question.cluster, question.gpus)
-    jobs = trace_jobs(question, fleet)
+    jobs, notes = trace_jobs(question, fleet)
     order = choice.order if choice.order in ORDERS else "fifo"
     usual = PolicyChoice(order=order, restart_s=choice.restart_s)
     runs = {"": choice, **{name: with_fields(usual, **fields) for name, fields in BASELINES.items()}}
@@ -63,14 +64,17 @@ def schedule_trace(question: ClusterQuestion, choice: PolicyChoice, on_run: OnPr
     schedule = done.pop("")
     bounded = len(jobs) <= MOST_BOUNDED and choice.order != "marginal_gain"
     bound = bound_of(jobs, fleet) if bounded else None
-    return ScheduleAnswer(schedule, {name: each.outcome for name, each in done.items()}, bound)
+    return ScheduleAnswer(schedule, {name: each.outcome for name, each in done.items()}, bound, (*notes,))
 
 
-def trace_jobs(question: ClusterQuestion, fleet: Fleet) -> list[ClusterJob]:
-    """The jobs of a file, in order of submission, from the first one on. Raises InputError and Infeasible."""
-    records = sorted(read_jobs(question.trace), key=lambda record: record.submit_s)
+def trace_jobs(question: ClusterQuestion, fleet: Fleet) -> tuple[list[ClusterJob], list[str]]:
+    """The jobs of a file, in order of submission, from the first one on; and what is not read of it. Raises InputError
+    and Infeasible.
+    """
+    file = read_jobs(question.trace)
+    records = sorted(file.records, key=lambda record: record.submit_s)
     speeds = speeds_of(question)
-    return [cluster_job(record, fleet, speeds, records[0].submit_s) for record in records]
+    return [cluster_job(record, fleet, speeds, records[0].submit_s) for record in records], file.notes
 
 
 def speeds_of(question: ClusterQuestion) -> Speeds:
@@ -116,18 +120,33 @@ def job_story(schedule: Schedule, job: str) -> list[str]:
         fix = files.nearest_word(job, known) or f"one of {first_few(known)}"
         raise InputError(f"no job is called `{job}`", where="--why", fix=fix)
     history, end = schedule.history, schedule.history.ends[job]
-    ahead = [each for each in history.segments if each.since <= asked.submit_s < each.until]
-    held = f"{sum(len(each.gpus) for each in ahead)} of {schedule.fleet.size} are in use"
-    lines = [f"{asked.submit_s:,.0f} s: submitted, asks for {plural(asked.gpus, 'GPU')}; {held}"]
+    at, fleet, left = asked.submit_s, schedule.fleet, dict(schedule.fleet.counts)
+    there = [each for each in history.segments if each.since <= at < each.until and each.job != job]
+    for each in there:
+        left[each.kind] -= len(each.gpus)
+    held = f"{sum(len(each.gpus) for each in there)} of {fleet.size} are in use"
+    lines = [f"{at:,.0f} s: submitted, asks for {plural(asked.gpus, 'GPU')}; {held}"]
+    starts: dict[str, float] = {}
+    for each in history.segments:
+        starts[each.job] = min(each.since, starts.get(each.job, each.since))
+    if starts[job] > at:
+        ahead = (each.id for each in schedule.jobs if each.id != job and each.submit_s <= at < starts[each.id])
+        first = next(ahead, "") if schedule.choice.order == "fifo" else ""
+        before = f"{first}, which comes first" if first else "others"
+        lines.append(f"{at:,.0f} s: waits: {why_waits(asked.gpus, fleet.kinds_for(asked), left, before)}")
     for event, actions in history.decisions:
         for action in actions:
             if action.job == job:
                 after = f", after {happened(event)[0]}" if event.happened else ""
-                gpus = (
-                    f" on {ranges_text(action.gpus)} of {schedule.fleet.kind_of[action.gpus[0]]}" if action.gpus else ""
-                )
+                gpus = f" on {ranges_text(action.gpus)} of {fleet.kind_of[action.gpus[0]]}" if action.gpus else ""
                 lines.append(f"{event.at:,.0f} s: {action.do}{gpus}{after}: {action.reason}")
     return [*lines, f"{end:,.0f} s: ended, {end - asked.submit_s:,.0f} s after it was submitted"]
+
+
+def why_waits(gpus: int, kinds: Sequence[str], left: Mapping[str, int], before: str) -> str:
+    """Why a job does not start while so many GPUs of each kind are left; `before`: who comes first."""
+    kept = f", and kept for {before}" if any(left[kind] >= gpus for kind in kinds) else ""
+    return f"asks for {gpus}; left are {', '.join(f'{count} of {kind}' for kind, count in left.items())}{kept}"
 
 
 def asked(
@@ -139,3 +158,11 @@ def asked(
         fix = "planner schedule TRACE, or planner schedule --state QUEUE"
         raise InputError("one of a trace and a queue has the jobs", where="TRACE", fix=fix)
     return ClusterQuestion(path, cluster, gpus, throughputs, seq)
+
+
+def require_trace(given: Mapping[str, object]) -> None:
+    """Raises InputError for an option of a trace beside a queue, of which there is one decision and no history."""
+    option = next((name for name, value in given.items() if value), "")
+    if option:
+        fix = f"leave {option} out: why each job starts or waits stands beside it"
+        raise InputError(f"{option} is of a trace, and a queue is decided about once", where=option, fix=fix)

@@ -49,8 +49,9 @@ def test_a_page_shows_every_job_and_loads_nothing(folder):
 
 
 def test_why_tells_the_story_of_a_job(folder):
-    printed = typed("planner schedule jobs.csv --gpus 8xa --why short", folder)
+    printed = typed("planner schedule jobs.csv --gpus 8xa --why short --html page.html", folder)
     story = printed.out.splitlines()
+    assert (folder / "page.html").exists() and story[1] == "3 s: waits: asks for 1; left are 0 of a"
     assert story[0] == "3 s: submitted, asks for 1 GPU; 8 of 8 are in use"
     assert "after end of wide" in printed.out and "goes ahead of next" in printed.out
     assert typed("planner schedule jobs.csv --gpus 8xa --why shrot", folder).errors.startswith(
@@ -66,6 +67,8 @@ def test_stored_decisions_are_decided_again(folder):
     (case / "actions.yaml").write_text(stored.replace("makespan_s: 301.0", "makespan_s: 300.0"))
     printed = typed("planner check cases", folder)
     assert printed.code == 1 and "do not give the outcome that it states" in printed.out
+    (case / "actions.yaml").write_text(re.sub("mean_completion_s: .*?,", "mean_completion_s: 1.0,", stored))
+    assert "outcome.mean_completion_s" in typed("planner check cases", folder).out
     assert typed("planner check cases --update", folder).code == 0
     assert (case / "actions.yaml").read_text() == stored
 
@@ -97,10 +100,39 @@ def test_one_decision_for_a_queue_of_slurm(tmp_path):
     (tmp_path / "queue.json").write_text(json.dumps({"jobs": [running, wide, small]}))
     answer = answered("--state queue.json --gpus 16xv100", tmp_path)
     assert [(each["do"], each["job"], each["gpus"]) for each in answer["actions"]] == [("start", "3", "8-11")]
-    assert answer["commands"] == ["scontrol update JobId=3 Gres=gpu:v100:4 Priority=1000000"]
+    assert answer["commands"] == ["scontrol update JobId=3 Gres=gpu:v100:2 Priority=1000000"]  # of each of two nodes
     assert answer["waits"] == {"2": "asks for 16; left are 4 of v100"}
     shown = typed("planner schedule --state queue.json --gpus 16xv100", tmp_path).out
     assert "goes ahead of 2" in shown and "not executed" in shown
+
+
+def test_who_stops_a_job_is_told_what_is_lost(tmp_path):
+    running = {**SQUEUED, "job_id": 1, "job_state": "RUNNING", "start_time": 1700000000, "time_limit": 600}
+    (tmp_path / "queue.json").write_text(json.dumps({"jobs": [running, {**SQUEUED, "time_limit": 10}]}))
+    answer = answered("--state queue.json --gpus 16xv100 --order srtf --preempt", tmp_path)
+    assert [each["do"] for each in answer["actions"]] == ["stop", "start"]
+    assert "since its last checkpoint" in answer["notes"][0]
+
+
+def test_a_queue_is_decided_as_of_when_it_was_printed(tmp_path):
+    """The wide job is due 24 h after the first started, 20 h have passed: what takes 23 h is kept from its GPUs."""
+    none, day = {"array_task_string": "", "node_count": 1}, 1440
+    running = {**SQUEUED, **none, "job_state": "RUNNING", "tres_req_str": "gres/gpu=12", "time_limit": day}
+    running |= {"start_time": 1700000000}
+    wide = {**SQUEUED, **none, "job_id": 8, "tres_req_str": "gres/gpu=16"}
+    long = {**SQUEUED, **none, "job_id": 9, "tres_req_str": "gres/gpu=4", "time_limit": 1380}
+    huge = {**SQUEUED, **none, "job_id": 10, "tres_req_str": "gres/gpu=64"}
+    held = {**SQUEUED, **none, "job_id": 11, "tres_req_str": "gres/gpu=4", "hold": True}
+    queue = {"jobs": [running, wide, long, huge, held], "last_update": {"set": True, "number": 1700072000}}
+    (tmp_path / "queue.json").write_text(json.dumps(queue))
+    answer = answered("--state queue.json --gpus 16xv100", tmp_path)
+    assert answer["actions"] == [] and answer["now_s"] == 1700072000
+    assert answer["waits"] == {
+        "8": "asks for 16; left are 4 of v100",
+        "9": "asks for 4; left are 4 of v100, and kept for 8, which comes first",
+        "10": "can never run here: job `10` asks for 64 GPUs, and there are 16 of v100",
+        "11": "held: hold",
+    }
 
 
 def test_one_decision_for_a_queue_of_kueue(tmp_path):
@@ -110,6 +142,7 @@ def test_one_decision_for_a_queue_of_kueue(tmp_path):
     assert answer["commands"] == [
         "kubectl patch workload 'train; rm' -n team --type merge -p '{\"spec\": {\"priority\": 1000000}}'"
     ]
+    assert "by the flavors" in answer["notes"][0]
     stopping = answered("--state queue.json --gpus 16xp100 --order srtf --preempt", tmp_path)
     assert stopping["commands"] == []  # who runs has less left
 
@@ -119,6 +152,8 @@ def test_one_decision_for_a_queue_of_kueue(tmp_path):
     [
         ("jobs.csv", 2, "one of --cluster and --gpus says"),
         ("--gpus 8xa", 2, "one of a trace and a queue"),
+        ("--state jobs.csv --gpus 8xa --why wide", 2, "--why is of a trace"),
+        ("--state jobs.csv --gpus 8xa --html page.html", 2, "--html is of a trace"),
         ("jobs.csv --gpus 4xa", 3, "job `wide` asks for 8 GPUs, and there are 4 of a"),
         ("jobs.csv --gpus 8xa --order best", 2, "no order is called `best`"),
         ("jobs.csv --gpus 8xa --restart soon", 2, "`soon` is no duration"),

@@ -19,7 +19,8 @@ def hundred(shared):
     folder = shared / "data" / "cluster"
     fleet = read_fleet("", GPUS)
     table = folder / "gavel_throughputs.csv.gz"
-    return trace_jobs(ClusterQuestion(folder / "gavel_makespan_100jobs.csv", throughputs=table), fleet), fleet
+    jobs, _ = trace_jobs(ClusterQuestion(folder / "gavel_makespan_100jobs.csv", throughputs=table), fleet)
+    return jobs, fleet
 
 
 def outcome_of(hundred, **choice):

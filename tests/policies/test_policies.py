@@ -12,7 +12,7 @@ from planner.policies import ORDERS, least_makespan, policy, policy_names, sched
 from planner.policies.fair import max_min_shares
 from planner.policies.joint import JointPolicy
 from planner.policies.orders import ends_a_second
-from planner.policies.queue_policy import reserve
+from planner.policies.queue_policy import DEPTH, reserve
 from planner.policies.replay import replayed
 from planner.policies.wants import Want
 from planner.simulate import Delays, Event, State, arrived, run_jobs
@@ -119,6 +119,30 @@ def test_a_short_job_goes_ahead_and_a_long_one_does_not():
     assert ends == {"runs": 10, "short": 10, "wide": 20, "long": 30}
     ends = schedule_jobs(jobs, fleet_of(a=4), PolicyChoice(backfill=False)).history.ends
     assert ends == {"runs": 10, "wide": 20, "long": 30, "short": 27}
+
+
+def test_all_that_ends_at_once_is_spare_beside_a_reservation():
+    """5 of 6 GPUs end at 10, the wide job takes 3 of them: the sixth is nobody's."""
+    jobs = [job("A", 0, 2, a=10.0), job("B", 0, 3, a=10.0), job("wide", 1, 3, a=5.0), job("small", 2, 1, a=20.0)]
+    assert schedule_jobs(jobs, fleet_of(a=6), PolicyChoice()).history.ends["small"] == 22
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+@pytest.mark.parametrize(("between", "ahead"), [(DEPTH - 1, True), (DEPTH, False)])
+def test_so_many_behind_who_waits_are_looked_at(at_once, between, ahead):
+    """One GPU is free, and who would go ahead on it comes after so many that wait: with all, or later."""
+    late = 2 if at_once else 3
+    jobs = [job("runs", 0, 3, a=100.0), job("head", 1, 4, a=1.0)]
+    jobs += [job(f"wide-{n}", 2, 4, a=1.0) for n in range(between)]
+    history = schedule_jobs([*jobs, job("small", late, 1, a=10.0)], fleet_of(a=4), PolicyChoice()).history
+    assert (history.ends["small"] == late + 10) == ahead
+
+
+def test_shares_of_nobody_and_of_very_long_jobs():
+    apart = [job("one", 0, 1, a=10.0), job("two", 1000, 1, a=10.0)]
+    assert schedule_jobs(apart, fleet_of(a=8), PolicyChoice(order="max_min")).outcome.makespan_s == 1010
+    jobs = [job("long", 0, 8, a=1e12), job("short", 0, 8, a=1.0)]
+    assert bound_of(jobs, fleet_of(a=8)) == pytest.approx(1e12)
 
 
 def test_the_shortest_first_is_best_on_one_gpu():

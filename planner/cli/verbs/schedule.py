@@ -61,17 +61,18 @@ def schedule(
     cost = optional_duration(restart, "--restart") or 0.0
     choice = PolicyChoice(order=order, place=place, backfill=backfill, preempt=preempt, rounds=rounds, restart_s=cost)
     if state:
+        scheduling.require_trace({"--why": why, "--html": html, "--output": output})
         decision = queue_decision.decide_queue(question, choice)
         render.emit(json, views.decision_answer(decision), *views.decision_tables(decision))
         raise typer.Exit
     with progress.progress_bar("scheduling", "runs") as on_run:
         answer = scheduling.schedule_trace(question, choice, on_run)
-    if why:
-        told = scheduling.job_story(answer.schedule, why)
-        render.emit(json, {"job": why, "story": told}, "\n".join(told))
-        raise typer.Exit
+    told = scheduling.job_story(answer.schedule, why) if why else []
     if output:
         files.write(output, answer.schedule.file())
     if html:
         files.write_text(html, schedule_page(answer.schedule, question.trace.name).html())
+    if why:
+        render.emit(json, {"job": why, "story": told}, "\n".join(told))
+        raise typer.Exit
     render.emit(json, views.schedule_answer(answer), *views.schedule_tables(answer, output, html))

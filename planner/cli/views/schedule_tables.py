@@ -1,6 +1,7 @@
 """Schedules of many jobs as tables and JSON: what came of a policy beside its baselines, and one decision."""
 
 from collections.abc import Iterator
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ def schedule_answer(answer: ScheduleAnswer) -> dict[str, Any]:
         "bound_s": answer.bound_s,
         "policy": figures(answer.schedule.choice),
         "baselines": {name: figures(outcome) for name, outcome in answer.baselines.items()},
+        "notes": answer.notes,
     }
 
 
@@ -43,6 +45,7 @@ def schedule_tables(answer: ScheduleAnswer, output: Path | None, html: Path | No
     if answer.bound_s is not None:
         over = schedule.outcome.makespan_s / answer.bound_s - 1
         yield Text(f"no schedule ends before {answer.bound_s:,.0f} s, by a linear program: {percent(over)} above")
+    yield from map(Text, answer.notes)
     for what, path in (("decisions", output), ("page", html)):
         if path:
             yield Text(f"{what} written to {path}", style="dim")
@@ -68,10 +71,11 @@ def outcome_cells(outcome: ScheduleOutcome) -> tuple[str, ...]:
 
 def decision_answer(decision: QueueDecision) -> dict[str, Any]:
     return {
-        "now_s": decision.state.now,
+        "now_s": decision.now_s,
         "actions": [{**action._asdict(), "gpus": ranges_text(action.gpus)} for action in decision.actions],
         "waits": decision.waits,
         "commands": decision.commands,
+        "notes": decision.notes,
     }
 
 
@@ -81,8 +85,20 @@ def decision_tables(decision: QueueDecision) -> Iterator[RenderableType]:
     places = {a.job: f"{ranges_text(a.gpus)} of {kind_of[a.gpus[0]]}" for a in decision.actions if a.gpus}
     lines = [(a.job, a.do, places.get(a.job, ""), a.reason) for a in decision.actions]
     lines += [(job, "wait", "", reason) for job, reason in decision.waits.items()]
-    yield Text(f"{plural(len(decision.state.running), 'job')} running, {len(decision.state.waiting)} waiting")
+    waiting = sum(action.do == "start" for action in decision.actions) + len(decision.waits)
+    yield Text(f"{plural(len(decision.state.running), 'job')} running, {waiting} waiting")
+    yield Text(f"now: {moment(decision.now_s)}, {'as printed' if decision.printed else 'the last time in the queue'}")
     yield table("job", "", "GPUs", "because", rows=lines)
     if decision.commands:
         yield Text("\ncommands that would do it, not executed:", style="dim")
         yield Text("\n".join(decision.commands), no_wrap=True)
+    yield from map(Text, decision.notes)
+
+
+def moment(seconds: float) -> str:
+    """A time of a queue: of one that counts from 1970 as a date."""
+    return (
+        f"{datetime.fromtimestamp(seconds, timezone.utc):%Y-%m-%d %H:%M:%S} UTC"
+        if seconds > 1e8
+        else f"{seconds:,.0f} s"
+    )

@@ -1,7 +1,7 @@
 """A job as a file of any kind has it, and what it becomes: seconds for all of its work, by kind and number of GPUs."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import isfinite
 from typing import Literal, NamedTuple
 
@@ -11,6 +11,7 @@ from planner.units import plural
 
 Throughputs = Mapping[str, Mapping[str, Mapping[int, float]]]  # model → kind → GPUs → steps a second
 StepSeconds = Callable[["JobRecord", str, int], float | None]  # of a step on so many GPUs of a kind; None: impossible
+Standing = Literal["waiting", "running", "ended"]
 MOST = 1e15  # seconds
 
 
@@ -27,9 +28,30 @@ class JobRecord:
     model: str = ""
     kind: str = ""  # the only one that it may run on
     user: str = ""
-    state: Literal["waiting", "running", "ended"] = "waiting"
+    state: Standing = "waiting"
     start_s: float | None = None
     source: Literal["table", "slurm", "kueue"] = "table"
+    nodes: int = 1  # over which its GPUs are spread alike
+    held: str = ""  # why it may not start, though it waits
+    left_out: str = ""  # why it is none to decide about
+
+
+class JobFile(NamedTuple):
+    """The jobs of a file, what is not read of it, and when it was printed."""
+
+    records: list[JobRecord]
+    notes: list[str]
+    now_s: float | None = None
+
+
+def of_kinds(record: JobRecord, kinds: Sequence[str]) -> JobRecord:
+    """A job on the kind that its queue tells; of several it is left out. Raises InputError where it runs on them."""
+    if len(kinds) < 2:
+        return replace(record, kind="".join(kinds))
+    if record.state == "running":
+        message = f"job {record.id} has GPUs of {' and '.join(kinds)}, and jobs here have one kind"
+        raise InputError(message, where=record.where, fix="take it and its GPUs out of the file and of the cluster")
+    return replace(record, left_out="GPUs of several kinds in one job")
 
 
 class Speeds(NamedTuple):
@@ -75,7 +97,9 @@ def seconds_of_steps(record: JobRecord, kinds: list[str], speeds: Speeds) -> dic
         if table is None:
             message = f"the table of throughputs has no model `{record.model}`"
             raise InputError(message, where=record.where, fix=f"one of {', '.join(sorted(speeds.throughputs)[:8])}")
-        return {kind: {n: max(steps, 1.0) / rate for n, rate in table[kind].items()} for kind in kinds if kind in table}
+        by_lower = {kind.lower(): rates for kind, rates in table.items()}
+        rates = {kind: table.get(kind) or by_lower.get(kind.lower(), {}) for kind in kinds}
+        return {kind: {n: steps / rate for n, rate in known.items()} for kind, known in rates.items() if known}
     if speeds.step_seconds is None or not record.model:
         message = f"how long a step of job `{record.id}` takes is not known"
         raise InputError(message, where=record.where, fix="--throughputs FILE, a model of planner's, or duration_s")
@@ -83,13 +107,15 @@ def seconds_of_steps(record: JobRecord, kinds: list[str], speeds: Speeds) -> dic
     if not any(found.values()):
         message = f"`{record.model}` fits on {plural(record.gpus, 'GPU')} of no kind of this cluster"
         raise Infeasible(message, where=record.where, fix="ask for more GPUs, or kinds with more memory")
-    return {kind: {record.gpus: max(steps, 1.0) * seconds} for kind, seconds in found.items() if seconds}
+    return {kind: {record.gpus: steps * seconds} for kind, seconds in found.items() if seconds}
 
 
 def known_kind(named: str, fleet: Fleet, where: str) -> str:
     """The kind of this cluster that is meant by a name or its beginning. Raises InputError."""
     kinds = [*fleet.counts]
-    meant = [k for k in kinds if k == named] or [k for k in kinds if k.lower().startswith(f"{named.lower()}-")]
+    lower = named.lower()
+    same, alike = [k for k in kinds if k == named], [k for k in kinds if k.lower() == lower]
+    meant = same or alike or [k for k in kinds if k.lower().startswith(f"{lower}-")]
     if len(meant) != 1:
         message = f"no kind of this cluster is called `{named}`"
         raise InputError(message, where=where, fix=f"one of {', '.join(kinds)}")

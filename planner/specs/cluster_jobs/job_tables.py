@@ -6,7 +6,8 @@ from pathlib import Path
 
 from planner import files
 from planner.errors import InputError
-from planner.specs.cluster_jobs.job_records import JobRecord, Throughputs, number
+from planner.specs.cluster_jobs.job_records import JobFile, JobRecord, Throughputs, number
+from planner.units import first_few
 
 ALIASES = {  # column of another trace → planner's
     "job_type": "model",
@@ -16,6 +17,7 @@ ALIASES = {  # column of another trace → planner's
     "arrival_s": "submit_s",
     "vc": "user",
 }
+COLUMNS = ("submit_s", "gpus", "duration_s", "steps", "model", "id", "user", "kind")
 ALONE = "null"  # of Gavel's column `other`: no job beside
 
 
@@ -27,6 +29,10 @@ def read_table(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
             continue
         if not header:
             header = [ALIASES.get(cell.strip(), cell.strip()) for cell in cells]
+            twice = [cell.strip() for cell, name in zip(cells, header, strict=True) if header.count(name) > 1]
+            if twice:
+                message = f"columns {' and '.join(twice)} say the same"
+                raise InputError(message, where=f"{path}:{line}", fix="leave one of them")
             continue
         if len(cells) != len(header):
             message = f"it has {len(cells)} cells, and the header has {len(header)}"
@@ -36,8 +42,18 @@ def read_table(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
         raise InputError("the table is empty", where=f"{path}:1", fix="a header with submit_s, gpus, duration_s")
 
 
-def job_table(path: Path) -> Iterator[JobRecord]:
-    """The jobs of a table, which are in order of submission. Raises InputError."""
+def job_table(path: Path) -> JobFile:
+    """The jobs of a table, and columns that are not read. Raises InputError."""
+    records = [*table_jobs(path)]
+    header = next((cells for _, cells in read_table(path)), {})
+    unread = [column for column in header if column not in COLUMNS]
+    notes = [f"columns that are not read: {', '.join(unread)}"] if unread else []
+    both = [record.id for record in records if record.duration_s is not None and record.steps is not None]
+    return JobFile(records, notes + [f"duration_s counts, and steps do not, of {first_few(both)}"] * bool(both))
+
+
+def table_jobs(path: Path) -> Iterator[JobRecord]:
+    """The jobs of a table with GPUs, which are in order of submission. Raises InputError."""
     before = 0.0
     for count, (where, cells) in enumerate(read_table(path)):
         for column in ("submit_s", "gpus"):
@@ -49,12 +65,14 @@ def job_table(path: Path) -> Iterator[JobRecord]:
             message = f"submit_s goes back, from {before:.9g} to {submit:.9g}"
             raise InputError(message, where=f"{where} (submit_s)", fix="sort the table by submit_s")
         before = submit
-        gpus = number(cells["gpus"], "gpus", f"{where} (gpus)", least=1)
+        gpus = number(cells["gpus"], "gpus", f"{where} (gpus)")
         if gpus != int(gpus):
-            raise InputError(f"gpus is `{cells['gpus']}`", where=f"{where} (gpus)", fix="a whole number from 1")
+            raise InputError(f"gpus is `{cells['gpus']}`", where=f"{where} (gpus)", fix="a whole number")
+        if not gpus:
+            continue
         amounts = {
-            name: number(cells[name], name, f"{where} ({name})") if cells.get(name) else None
-            for name in ("duration_s", "steps")
+            name: number(cells[name], name, f"{where} ({name})", least) if cells.get(name) else None
+            for name, least in (("duration_s", 0.0), ("steps", 1.0))
         }
         yield JobRecord(
             id=cells.get("id") or str(count),

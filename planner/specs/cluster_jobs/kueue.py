@@ -5,10 +5,10 @@ A workload lasts as long as its `maximumExecutionTimeSeconds`. Workloads without
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
 from planner.errors import InputError
-from planner.specs.cluster_jobs.job_records import JobRecord
+from planner.specs.cluster_jobs.job_records import JobRecord, Standing, of_kinds
 
 GPU = "nvidia.com/gpu"
 PRODUCT = f"{GPU}.product"  # label of nodes
@@ -38,9 +38,7 @@ def workload(item: Mapping[str, Any], where: str) -> JobRecord:
         if name not in CONDITIONS:
             fix = f"one of {', '.join(sorted(CONDITIONS))}"
             raise InputError(f"Kueue has no condition `{name}`", where=where, fix=fix)
-    state: Literal["waiting", "running", "ended"] = (
-        "ended" if "Finished" in held else "running" if "Admitted" in held else "waiting"
-    )
+    state: Standing = "ended" if "Finished" in held else "running" if "Admitted" in held else "waiting"
     submit = seconds_of(metadata["creationTimestamp"])
     start = seconds_of(held["Admitted"]["lastTransitionTime"]) if "Admitted" in held else None
     name = f"{metadata.get('namespace', 'default')}/{metadata['name']}"
@@ -48,18 +46,19 @@ def workload(item: Mapping[str, Any], where: str) -> JobRecord:
         message = f"{name} was admitted before it was created"
         raise InputError(message, where=where, fix="its times go back: print the workloads again")
     limit = spec.get("maximumExecutionTimeSeconds")
-    return JobRecord(
+    record = JobRecord(
         id=name,
         where=where,
         submit_s=submit,
         gpus=sum(gpus_of(pods) * int(pods["count"]) for pods in spec["podSets"]),
         duration_s=float(limit) if limit else None,
-        kind=kind_of(spec["podSets"]),
         user=str(spec.get("queueName", "")),
         state=state,
         start_s=start,
         source="kueue",
+        held="deactivated: spec.active is false" if state == "waiting" and spec.get("active") is False else "",
     )
+    return of_kinds(record, kinds_of(item, has=state == "running"))
 
 
 def seconds_of(stamp: str) -> float:
@@ -74,7 +73,9 @@ def gpus_of(pods: Mapping[str, Any]) -> int:
     return sum(int({**each.get("limits", {}), **each.get("requests", {})}.get(GPU, 0)) for each in asked)
 
 
-def kind_of(pod_sets: list[Mapping[str, Any]]) -> str:
-    """The kind of GPU that the pods select by their nodes' label; empty: any."""
-    selected = [pods["template"]["spec"].get("nodeSelector", {}).get(PRODUCT, "") for pods in pod_sets]
-    return next((kind for kind in selected if kind), "")
+def kinds_of(item: Mapping[str, Any], has: bool) -> list[str]:
+    """The kinds of GPUs that pods select by their nodes' label, none: any; with `has`: the flavors that they have."""
+    selected = {pods["template"]["spec"].get("nodeSelector", {}).get(PRODUCT) for pods in item["spec"]["podSets"]}
+    assigned = item["status"].get("admission", {}).get("podSetAssignments", []) if has else []
+    flavors = {pods.get("flavors", {}).get(GPU) for pods in assigned}
+    return sorted(flavors - {None} or selected - {None})

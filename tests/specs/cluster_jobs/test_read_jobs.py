@@ -64,7 +64,7 @@ def written(tmp_path, text, name="jobs.csv"):
 
 def test_a_table_of_durations(tmp_path):
     path = written(tmp_path, "id,submit_s,gpus,duration_s,kind,user\nx,5,2,60,,ann\n,7,16,30,p100,\n")
-    one, two = (cluster_job(each, FLEET, Speeds(), 5.0) for each in read_jobs(path))
+    one, two = (cluster_job(each, FLEET, Speeds(), 5.0) for each in read_jobs(path).records)
     assert (one.id, one.submit_s, one.user) == ("x", 0.0, "ann")
     assert one.seconds == {"p100": {2: 60.0}, "v100": {2: 60.0}}
     assert (two.id, two.submit_s, two.seconds) == ("1", 2.0, {"p100": {16: 30.0}})
@@ -77,14 +77,14 @@ def test_columns_and_throughputs_of_gavel(tmp_path):
     lines = [f"v100,{job.format(1)},null,4.0,", f"v100,{job.format(2)},null,8.0,", f"p100,{job.format(1)},null,0.0,"]
     lines += [f"p100,{job.format(1)},{job.format(1)},2.0,2.0", f"k80,{job.format(1)},null,1.0,"]
     table = read_throughputs(written(tmp_path, "\n".join(["gpu,job,other,thr_job,thr_other", *lines]), "rates.csv"))
-    (record,) = read_jobs(jobs)
+    (record,) = read_jobs(jobs).records
     assert cluster_job(record, FLEET, Speeds(table), 0.0).seconds == {"v100": {1: 25.0, 2: 12.5}}
     own = written(tmp_path, "model,kind,gpus,steps_per_s\nLM (batch size 5),v100,1,4\n", "own.csv")
     assert read_throughputs(own) == {"LM (batch size 5)": {"v100": {1: 4.0}}}
 
 
 def test_steps_of_a_model_are_priced_by_a_search(tmp_path):
-    (record,) = read_jobs(written(tmp_path, "submit_s,gpus,steps,model\n0,4,10,llama\n"))
+    (record,) = read_jobs(written(tmp_path, "submit_s,gpus,steps,model\n0,4,10,llama\n")).records
     asked = []
 
     def search(which, kind, count):
@@ -104,11 +104,12 @@ def test_slurm_and_kueue(tmp_path):
         "job_state": "RUNNING",
         "start_time": 1700000060,
         "array_task_id": {"set": True, "number": 3},
+        "array_job_id": {"set": True, "number": 4},
     }
     no_gpus = {**SQUEUED, "job_id": 10, "tres_req_str": "cpu=16,mem=64G"}
     per_node = {**SQUEUED, "job_id": 11, "tres_req_str": "", "tres_per_node": "gres/gpu:8"}
     answer = {"jobs": [SQUEUED, running, no_gpus, per_node], "errors": []}
-    squeued, ran, each_node = read_jobs(written(tmp_path, answer, "squeue.json"))
+    squeued, ran, each_node = read_jobs(written(tmp_path, answer, "squeue.json")).records
     assert (squeued.id, squeued.gpus, squeued.kind, squeued.duration_s, squeued.state) == (
         "7",
         16,
@@ -116,13 +117,57 @@ def test_slurm_and_kueue(tmp_path):
         3600,
         "waiting",
     )
-    assert (ran.id, ran.start_s, ran.state) == ("9_3", 1700000060, "running")
+    assert (ran.id, ran.start_s, ran.state) == ("4_3", 1700000060, "running")
     assert (each_node.gpus, each_node.kind) == (16, "")
-    (ended,) = read_jobs(written(tmp_path, {"jobs": [ENDED]}, "sacct.json"))
+    (ended,) = read_jobs(written(tmp_path, {"jobs": [ENDED]}, "sacct.json")).records
     assert (ended.gpus, ended.duration_s, ended.submit_s, ended.user, ended.state) == (4, 300, 100, "bob", "ended")
-    (pods,) = read_jobs(written(tmp_path, {"items": [WORKLOAD]}, "kueue.json"))
+    (pods,) = read_jobs(written(tmp_path, {"items": [WORKLOAD]}, "kueue.json")).records
     assert (pods.id, pods.gpus, pods.kind, pods.duration_s, pods.user) == ("team/train-1", 16, "p100", 7200, "main")
     assert (pods.state, pods.start_s - pods.submit_s) == ("running", 60.0)
+
+
+def test_a_running_job_has_the_kind_that_it_was_given(tmp_path):
+    """An untyped request that was given v100 has v100, in Slurm's words and by Kueue's flavors."""
+    untyped = {**SQUEUED, "job_state": ["RUNNING"], "tres_req_str": "gres/gpu=8"}
+    given = {**untyped, "tres_alloc_str": "cpu=8,gres/gpu=8,gres/gpu:v100=8"}
+    (record,) = read_jobs(
+        written(tmp_path, {"jobs": [given], "last_update": {"set": True, "number": 1800000000}})
+    ).records
+    assert (record.gpus, record.kind, record.state) == (8, "v100", "running")
+    assigned = {"podSetAssignments": [{"name": "main", "flavors": {"cpu": "any", "nvidia.com/gpu": "v100"}}]}
+    admitted = {**WORKLOAD, "status": {**WORKLOAD["status"], "admission": assigned}}
+    assert read_jobs(written(tmp_path, {"items": [admitted]})).records[0].kind == "v100"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"hold": True},
+        {"priority": {"set": True, "infinite": False, "number": 0}},
+        {"state_reason": "JobHeldUser"},
+        {"state_reason": "Dependency"},
+        {"job_state": ["REQUEUE_HOLD"]},
+    ],
+)
+def test_a_job_that_is_held_says_so(tmp_path, fields):
+    held, free = read_jobs(written(tmp_path, {"jobs": [{**SQUEUED, **fields}, {**SQUEUED, "job_id": 8}]})).records
+    assert held.held and not free.held
+
+
+def test_a_workload_that_is_deactivated_is_held(tmp_path):
+    off = {**WORKLOAD, "spec": {**WORKLOAD["spec"], "active": False}, "status": {}}
+    assert "deactivated" in read_jobs(written(tmp_path, {"items": [off]})).records[0].held
+
+
+def test_what_is_not_read_is_told(tmp_path):
+    never = {**ENDED, "job_id": 9, "time": {**ENDED["time"], "start": 0, "elapsed": 0}}
+    read = read_jobs(written(tmp_path, {"jobs": [ENDED, never]}))
+    assert [each.id for each in read.records] == ["8"]
+    assert read.notes == ["1 job left out, ended before they started: 9"]
+    table = "submit_s,gpus,duration_s,steps,model,gpu_type,kind\n0,2,60,5,m,a,V100\n1,0,60,,,a,\n"
+    read = read_jobs(written(tmp_path, table))
+    assert read.notes == ["columns that are not read: gpu_type", "duration_s counts, and steps do not, of 0"]
+    assert [[*cluster_job(each, FLEET, Speeds(), 0.0).seconds] for each in read.records] == [["v100"]]
 
 
 HEAD = "submit_s,gpus,duration_s\n"
@@ -134,7 +179,9 @@ WRONG_TABLES = {
     "submit_s is `soon`": f"{HEAD}soon,1,5\n",
     "submit_s is `nan`": f"{HEAD}nan,1,5\n",
     "submit_s goes back, from 9 to 5": f"{HEAD}9,1,5\n5,1,5\n",
-    "gpus is `0`": f"{HEAD}0,0,5\n",
+    "gpus is `-1`": f"{HEAD}0,-1,5\n",
+    "steps is `0.5`": "submit_s,gpus,steps,model\n0,1,0.5,m\n",
+    "columns gpus and num_gpus say the same": "submit_s,gpus,num_gpus,duration_s\n0,1,1,5\n",
     "gpus is `1.5`": f"{HEAD}0,1.5,5\n",
     "duration_s is `-1`": f"{HEAD}0,1,-1\n",
     "job `x` is there twice": "id,submit_s,gpus,duration_s\nx,0,1,5\nx,0,1,5\n",
@@ -143,6 +190,12 @@ WRONG_ANSWERS = {
     "it has neither `jobs` nor `items`": {"errors": []},
     "this is no job of Slurm": {"jobs": [5]},
     "Slurm has no state `LOST`": {"jobs": [{**SQUEUED, "job_state": ["LOST"]}]},
+    "job 7 has GPUs of a100 and h100": {
+        "jobs": [{**SQUEUED, "job_state": "RUNNING", "tres_alloc_str": "gres/gpu:a100=2,gres/gpu:h100=4"}]
+    },
+    "no job of this file asks for GPUs, 1 job left out, GPUs of several kinds": {
+        "jobs": [{**SQUEUED, "tres_req_str": "gres/gpu=6,gres/gpu:a100=2,gres/gpu:h100=4"}]
+    },
     "job 7 is a job array, tasks 1-10%2": {"jobs": [{**SQUEUED, "array_task_string": "1-10%2"}]},
     "job 8 ends before it starts": {"jobs": [{**ENDED, "time": {**ENDED["time"], "end": 90 + 60}}]},
     "job 8 starts before it is submitted": {"jobs": [{**ENDED, "time": {**ENDED["time"], "start": 50}}]},
@@ -174,7 +227,7 @@ def test_a_file_that_is_wrong_is_located(tmp_path, message):
 )
 def test_a_job_that_cannot_run_is_located(tmp_path, line, kind, message):
     path = written(tmp_path, f"submit_s,gpus,duration_s,steps,kind\n{line}\n")
-    (record,) = read_jobs(path)
+    (record,) = read_jobs(path).records
     with pytest.raises(kind) as error:
         cluster_job(record, FLEET, Speeds(), 0.0)
     assert (error.value.message, error.value.where) == (message, f"{path}:2") and error.value.fix
