@@ -32,7 +32,7 @@ def job_with(software, folder):
     text = (GOLDEN / "job.yaml").read_text()
     path = folder / "job.yaml"
     path.write_text(
-        text.replace("./cluster.yaml", str((GOLDEN / "cluster.yaml").absolute())) + f"software: {software}\n"
+        text.replace("./cluster.yaml", str((GOLDEN / "cluster.yaml").absolute())) + f"software: {software}\nwithin: 0\n"
     )
     return str(path)
 

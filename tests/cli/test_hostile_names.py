@@ -1,5 +1,6 @@
 """No name in a file, and no word that is typed, commands a terminal: what a verb prints and writes shows it as text."""
 
+import csv
 import io
 import json
 import shlex
@@ -115,6 +116,10 @@ def folder(tmp_path_factory):
     config = dict(PUBLISHED["Llama-3.1-8B"][0]) | {NAME: NAME, "hidden_act": NAME, "_name_or_path": NAME}
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "lengths.csv").write_text(f"{NAME}\n1\n")
+    with (folder / "jobs.csv").open("w", newline="") as table:
+        csv.writer(table).writerows(
+            [["id", "submit_s", "gpus", "duration_s", NAME], [NAME, 0, 1, 5, NAME], ["b", 1, 9, 5, ""]]
+        )
     (folder / "records").mkdir()
     write_records(folder / "records/a.csv", {}, dict.fromkeys(("row_id", "source_id", "model", "notes"), NAME))
     write_records(folder / f"records/{NAME}.csv", {"gpu": NAME}, {"tp": NAME})
@@ -165,6 +170,12 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "calibrate": ("calibrate tables", "calibrate plan.yaml --measured 2s -o own.yaml", "calibrate records -o fits"),
     "export": ("export staged.yaml --to torch-csv -o order.csv", f"export staged.yaml --to {shlex.quote(NAME)} -o -"),
     "import": ("import hf config.json", "import torch-csv lengths.csv --into staged.yaml -o new.yaml"),
+    "schedule": (
+        "schedule jobs.csv --gpus 8xh100 -o actions.yaml",
+        "schedule jobs.csv --gpus 8xh100 --why 0",
+        f"schedule jobs.csv --gpus 8xh100 --why {shlex.quote(NAME)}",
+        f"schedule {shlex.quote(NAME)} --gpus 8xh100",
+    ),
     "list": ("list models", f"list {shlex.quote(NAME)}"),
     "schema": ("schema plan", f"schema {shlex.quote(NAME)}"),
 }
