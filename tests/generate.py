@@ -163,11 +163,12 @@ def experts() -> st.SearchStrategy:
 
 def layouts(kind: type) -> st.SearchStrategy:
     """Chunks only where a schedule takes them, heads for some of cp's ranks, each dim once in an order, each part of a
-    layer once among those that are recomputed.
+    layer once among those that are recomputed or offloaded.
     """
     orders = st.lists(st.sampled_from(MESH_DIMS), min_size=1, unique=True).map("-".join)
     parts = st.lists(st.sampled_from(RECOMPUTED_PARTS), min_size=1, unique=True).map(tuple)
     recompute = st.sampled_from(["none", "selective", "full"]) | parts
+    offload = st.sampled_from([0.0, 0.25, 1.0]) | parts
     ranges = st.dictionaries(INDICES.map(lambda layers: Layers(layers).to_file()), recompute, max_size=2)
     return unchecked(
         kind,
@@ -175,6 +176,7 @@ def layouts(kind: type) -> st.SearchStrategy:
         cp=st.integers(1, 100).map(lambda blocks: 4 * blocks),
         ulysses=st.sampled_from([1, 2, 4]),
         recompute=recompute | ranges if kind is Layout else st.none() | recompute | ranges,
+        offload=offload if kind is Layout else st.none() | offload,
         rank_order=orders if kind is Layout else st.none() | orders,
     )
 

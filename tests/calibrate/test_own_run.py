@@ -28,11 +28,12 @@ def plan():
 
 
 def job_with(software, folder):
-    """The golden job with a software file of one's own."""
+    """The golden job with a software file of one's own, and the layout of its plan."""
     text = (GOLDEN / "job.yaml").read_text()
     path = folder / "job.yaml"
     path.write_text(
-        text.replace("./cluster.yaml", str((GOLDEN / "cluster.yaml").absolute())) + f"software: {software}\nwithin: 0\n"
+        text.replace("./cluster.yaml", str((GOLDEN / "cluster.yaml").absolute())) + f"software: {software}\n"
+        "within: 0\nfix: {layouts: {llm: {dp: 64, zero: 3, recompute: none, micro_batch: 1}}}\n"
     )
     return str(path)
 
@@ -73,7 +74,7 @@ def test_a_job_is_planned_with_what_its_run_told_and_a_second_run_is_added(plan,
     job = job_with(path, tmp_path)
     again = pipeline.solve(job).plan
     assert again.layouts == plan.layouts and again.prediction.step_seconds == pytest.approx(first.after, rel=1e-3)
-    assert again.uses.prices.spread < plan.uses.prices.spread and again.outcome.gap == pytest.approx(plan.outcome.gap)
+    assert again.uses.prices.spread < plan.uses.prices.spread
     nearest = nearest_run(again)
     assert nearest and nearest.source == OWN and nearest.distance == pytest.approx(0.0, abs=1e-2)
 
