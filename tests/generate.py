@@ -76,7 +76,7 @@ def scalar(info: Any) -> st.SearchStrategy:
         least = info.gt if info.gt is not None else info.ge
         return st.floats(least, info.le, exclude_min=info.gt is not None, allow_nan=False, allow_infinity=False)
     if isinstance(info, msgspec.inspect.StrType):
-        return NAMES if info.pattern else TEXT
+        return NAMES if info.pattern else TEXT.filter(bool) if info.min_length else TEXT
     if isinstance(info, msgspec.inspect.BoolType):
         return st.booleans()
     assert isinstance(info, msgspec.inspect.NoneType)
