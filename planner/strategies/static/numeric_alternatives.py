@@ -15,9 +15,10 @@ import numpy as np
 from planner.errors import Infeasible, InputError
 from planner.layouts import LayoutProblem, ScreenedLayouts, layout_at, screen
 from planner.plan.join_plans import round_digits
+from planner.plan.launchable.launch_refusals import unlaunchable_error
 from planner.plan.mesh.synchronisation import reduces_gradients
 from planner.plan.plan_file import Alternative, Layout
-from planner.scoring import score, step_seconds
+from planner.scoring import score, step_seconds, with_score
 from planner.specs.base import with_fields
 from planner.specs.framework.knobs import Knobs
 from planner.specs.inputs import Inputs
@@ -65,6 +66,11 @@ def numeric_alternatives(
             changed = replace(problem, trained=trained)
             layout = quickest(changed, screened, problem)
             seconds = simulated_seconds(inputs, changed, layout, chosen.seconds) if layout else np.inf
+            if layout and np.isinf(
+                seconds
+            ):  # the closed form was wrong about it: the chosen layout gains at least that
+                layout = with_fields(chosen.layout, **{change.field: change.value})
+                seconds = simulated_seconds(inputs, changed, layout, chosen.seconds, known=False)
             gain = 1.0 - seconds / chosen.seconds
             if layout and gain >= LEAST_GAIN:
                 needed = f"say layout.{change.field} {change.value}"
@@ -82,9 +88,11 @@ def quickest(changed: LayoutProblem, screened: ScreenedLayouts, problem: LayoutP
     return layout_at(changed.trained, again.layouts, best) if seconds[best] < screened.seconds[order[0]] else None
 
 
-def simulated_seconds(inputs: Inputs, problem: LayoutProblem, layout: Layout, usual: float) -> float:
+def simulated_seconds(
+    inputs: Inputs, problem: LayoutProblem, layout: Layout, usual: float, known: bool = True
+) -> float:
     """Simulated seconds of a layout's step; infinite where it gains too little over the usual seconds, does not fit, or
-    has no gradients to send.
+    has no gradients to send. `known`: whether it fits by the closed form, and can be launched.
     """
     if layout.gradients != "float32" and not reduces_gradients(layout, problem.trained.module):
         return np.inf
@@ -94,7 +102,11 @@ def simulated_seconds(inputs: Inputs, problem: LayoutProblem, layout: Layout, us
         return np.inf
     try:
         require_token_limit(plan)
-        if problem.trained.fixed.offload:  # that the job fixes may no longer hide behind compute that is quicker
+        if not known:
+            with_score(plan, "")
+            if error := unlaunchable_error(plan):
+                raise error
+        elif problem.trained.fixed.offload:  # that the job fixes may no longer hide behind compute that is quicker
             score(plan)
     except (Infeasible, InputError):
         return np.inf
