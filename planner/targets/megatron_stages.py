@@ -41,9 +41,9 @@ def write_stages(fields: Fields) -> Arguments:
 def read_stages(stated: Stated, fields: Fields) -> Fields:
     """Chunks and their layers. Raises InputError where the layers do not divide so, or two arguments say chunks."""
     others = (FIRST, LAST, WITH_EMBEDDING, WITH_LOSS) if WRITTEN_OUT in stated else ()
-    said = [each for each in (WRITTEN_OUT, BY_LAYERS, BY_CHUNKS, *others) if each in stated]
-    if len(said) > 1:
-        raise stated.error(said[1], f"it does not go with {said[0]}", "one of them")
+    given = [each for each in (WRITTEN_OUT, BY_LAYERS, BY_CHUNKS, *others) if each in stated]
+    if len(given) > 1:
+        raise stated.error(given[1], f"it does not go with {given[0]}", "one of them")
     pp, layers = fields["layout.pp"], fields["module.layers"]
     sizes = written_out(stated) if WRITTEN_OUT in stated else counted(stated, pp, layers)
     if pp < 1 or len(sizes) % pp:

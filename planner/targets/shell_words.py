@@ -118,7 +118,7 @@ class Shell:
         if array and not several:
             value = value and value[:1]
         if operator:
-            value, several = self.instead(name, (value, several), operator, other, line)
+            value, several = self.defaulted(name, (value, several), operator, other, line)
         if value is None:
             why = "is an argument of the script" if name.isdigit() else "is set nowhere in the file"
             return self.hole(name, why, line), False
@@ -126,7 +126,7 @@ class Shell:
             return (Word(" ".join(word.text for word in value), line),), False
         return value, several
 
-    def instead(
+    def defaulted(
         self, name: str, own: tuple[Value | None, bool], operator: str, other: str, line: int
     ) -> tuple[Value | None, bool]:
         """The value of `${name:-other}` and its kind."""
@@ -235,13 +235,13 @@ def execute(read: Iterator[Token], shell: Shell) -> Iterator[list[Word]]:
     outer: list[tuple[dict[str, Stored], int]] = []  # of subshells: what they change ends with them
     stream = chain(read, (Token((), "\n", 0),))
     for token in stream:
-        operator, said = token.operator, [plain(each) for each in command]
-        if operator == "(" and said and ASSIGNMENT.fullmatch(said[-1]):
+        operator, words = token.operator, [plain(each) for each in command]
+        if operator == "(" and words and ASSIGNMENT.fullmatch(words[-1]):
             elements = takewhile(lambda inner: inner.operator != ")", stream)
             command[-1] = command[-1]._replace(elements=tuple(each for each in elements if not each.operator))
-        elif defines(said, token):
+        elif defines(words, token):
             yield from run(shell, [each for each in command[:-1] if plain(each) != "function"])
-            define(shell, said[-1], stream, int(not operator))
+            define(shell, words[-1], stream, int(not operator))
             command = []
         elif operator and operator != "<<":
             may_not = before in ("&&", "||", "|") or operator in ("|", "&")
@@ -260,10 +260,10 @@ def execute(read: Iterator[Token], shell: Shell) -> Iterator[list[Word]]:
             command.append(token)
 
 
-def defines(said: list[str], token: Token) -> bool:
+def defines(words: list[str], token: Token) -> bool:
     """Whether a function begins here: `name (` or `function name {`, perhaps behind what opens a branch."""
-    begins = said and (token.operator == "(" or ("function" in said[:-1] and plain(token) == "{"))
-    return bool(begins and re.fullmatch(NAME, said[-1]) and {*said[:-1]} <= BETWEEN | OPENING | {"function"})
+    begins = words and (token.operator == "(" or ("function" in words[:-1] and plain(token) == "{"))
+    return bool(begins and re.fullmatch(NAME, words[-1]) and {*words[:-1]} <= BETWEEN | OPENING | {"function"})
 
 
 def define(shell: Shell, name: str, stream: Iterator[Token], opened: int) -> None:
