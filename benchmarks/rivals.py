@@ -46,6 +46,14 @@ JOBS = (
     ("nemotron-h-8b", "16xh100", 8192, 128, "nemo"),
     ("llama-3.1-405b", "1024xh100", 8192, 512, "megatron"),
     ("gpt3-175b", "1536xh100", 2048, 1536, "megatron"),
+    ("llama-2-7b", "8xa100-80gb", 4096, 64, "fsdp"),
+    ("llama-3-8b", "8xh100", 131072, 8, "torchtitan"),
+    ("mixtral-8x22b", "128xh100", 8192, 256, "megatron"),
+    ("qwen3-235b-a22b", "256xh100", 4096, 1024, "megatron"),
+    ("gpt-1t", "3072xa100-80gb", 2048, 3072, "megatron"),
+    ("deepseek-v3", "2048xh800", 4096, 7680, "megatron"),
+    ("llama-3.1-405b", "16384xh100", 8192, 2048, "megatron"),
+    ("nemotron-4-340b", "768xh100", 4096, 2304, "internevo"),
 )
 SEVERAL = (  # shipped jobs of several modules
     "qwen2.5-vl-7b-h200x8", "qwen2.5-omni-7b-h100x16", "qwen3.5-27b-h100x17", "qwen2.5-vl-7b-a100x32",

@@ -32,7 +32,7 @@ from planner.costs.network.expert_dispatch import DISPATCHES, best_dispatch, sec
 from planner.costs.network.mesh_groups import dims_in_order
 from planner.costs.network.replica_exchange import host_update_seconds, parameter_update_seconds
 from planner.costs.network_model import SINGLE_RANK_NETWORK, NetworkLevel, NetworkModel
-from planner.costs.objective import OBJECTIVES, STEP_SECONDS, Objective, StepWork, find_objective
+from planner.costs.objective import OBJECTIVES, STEP_SECONDS, Objective, StepWork, find_objective, usd_per_hour
 from planner.costs.packing_problem import (
     PackingProblem,
     RankPool,
@@ -121,5 +121,6 @@ __all__ = [
     "smooth_max",
     "split_degree",
     "stack_columns",
+    "usd_per_hour",
     "with_overlap",
 ]

@@ -38,6 +38,7 @@ from planner.layouts.plainness import (
     layout_points,
     most_conventional,
     table_points,
+    usual_zero,
     with_usual_solutions,
 )
 from planner.layouts.rank_counts import rank_counts
@@ -92,6 +93,7 @@ __all__ = [
     "spread_otherwise",
     "table_points",
     "unbounded_jointly",
+    "usual_zero",
     "with_fixed_fields",
     "with_joint_fields",
     "with_searched_parts",

@@ -42,9 +42,9 @@ def left_out(plan: Plan) -> Iterator[str]:
     if knobs.tp and plan.size > within and fixed.tp is None:
         yield "tp across nodes"
     if {*knobs.cp} & {"ulysses", "both"} and fixed.ulysses is None and fixed.cp != 1:
-        yield "Ulysses over a part of a node"
+        yield "ring cp around Ulysses groups smaller than a node"
     if knobs.replica and fixed.replica is None:
-        yield "ZeRO over other groups than all ranks or a node"
+        yield "ZeRO shard groups other than all ranks or a node"
     if module.routed_experts and "other" in knobs.etp and fixed.etp is None:
         yield "etp other than 1 or tp"
     several, unlike = len(plan.layouts) > 1, len({*map(str, uses.items[name].values())}) > 1

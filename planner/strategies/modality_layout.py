@@ -9,7 +9,8 @@ each module,
     T ≈ max(T_llm + Σ T_encoder among its ranks, Σ T_encoder apart) + Σ T_encoder apart / micro-batches
 
 the quickest of each kind are simulated, and fields of the best are changed one by one (joint_search.py). Of all that
-were simulated, that of least expected seconds is chosen (scoring/expected_seconds.py).
+were simulated, that of least expected seconds is the quickest (scoring/expected_seconds.py), and the plainest within
+the noise of it is chosen (plain_layouts.py).
 
 The placements are those of MegaScale-Omni (encoders multiplexed with every pipeline stage), of Megatron-LM's first
 stage, and of DistTrain (encoders disaggregated, arXiv 2408.04275); layouts of encoders do not depend on the LLM's.
@@ -17,15 +18,17 @@ stage, and of DistTrain (encoders disaggregated, arXiv 2408.04275); layouts of e
 
 from planner.errors import Infeasible
 from planner.layouts import unbounded_jointly, with_joint_fields
+from planner.plan.descriptions import placed_layout
 from planner.plan.legal.plan_laws import require_legal
-from planner.plan.plan_file import Plan
+from planner.plan.plan_file import Layout, Plan, PricedLayouts
 from planner.scoring import over_joint_space, with_score
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
 from planner.strategies.modality.job_search import search_job
 from planner.strategies.modality.joint_alternatives import joint_alternatives
 from planner.strategies.modality.joint_errors import nearest_error, require_possible_fields
-from planner.strategies.modality.joint_search import JointSearch
+from planner.strategies.modality.joint_search import JointSearch, SimulatedJoint
+from planner.strategies.modality.plain_layouts import conventional, plainest
 from planner.strategies.static import JointItems, quicker_assignment, solve_together, unsupported_together
 
 SUMMARY = "encoders and LLM together: a layout of each, and the ranks of each: all, the first stage, or their own"
@@ -55,10 +58,18 @@ def plan(inputs: Inputs, base: Plan | None) -> Plan:
     inputs = with_joint_fields(inputs)
     require_possible_fields(inputs)
     done = search_job(inputs)
-    scored = scored_best(inputs, done)
-    require_legal(scored, str(inputs.file))
-    bounded = scored if unbounded_jointly(inputs) else over_joint_space(scored)
-    return with_fields(bounded, alternatives=joint_alternatives(done))
+    best, quickest = quickest_that_fits(inputs, done)
+    chosen, plan = plainest_that_fits(inputs, done, best, quickest)
+    require_legal(plan, str(inputs.file))
+    usual, least = conventional(done), min(plan, quickest, key=lambda each: each.outcome.value)
+    beside = {
+        "quickest": priced(inputs, least.layouts, least.outcome.value),
+        "conventional": usual and priced(inputs, usual.layouts, usual.seconds),
+        "effort": f"{done.priced} joint layouts priced, {len(done.tried)} simulated",
+    }
+    plan = with_fields(plan, outcome=with_fields(plan.outcome, **beside))
+    bounded = plan if unbounded_jointly(inputs) else over_joint_space(plan)
+    return with_fields(bounded, alternatives=joint_alternatives(done, chosen))
 
 
 def fixes_stages(inputs: Inputs) -> bool:
@@ -69,18 +80,49 @@ def fixes_stages(inputs: Inputs) -> bool:
     return {*inputs.model.modules} <= {*fixed} and any(layout.stages for layout in fixed.values())
 
 
-def scored_best(inputs: Inputs, done: JointSearch) -> Plan:
-    """The plan of least expected seconds that fits with its score, too: outputs of frozen encoders may wait longer in
+def quickest_that_fits(inputs: Inputs, done: JointSearch) -> tuple[SimulatedJoint, Plan]:
+    """What is expected to be the quickest that fits with its score, too: outputs of frozen encoders may wait longer in
     the simulated step than in the order of its tasks, by which the search holds plans against memory. Raises Infeasible
     where none does.
     """
-    work = f"{done.priced} joint layouts priced, {len(done.tried)} simulated"
     while (best := done.chosen) and best.plan:
-        chosen, binding = quicker_assignment(inputs, best.plan, best.seconds, ASSIGNMENTS), ""
-        for each in (chosen,) if chosen is best.plan else (chosen, best.plan):
-            try:
-                return with_score(each, work)
-            except Infeasible as error:
-                binding = error.message
-        done.refuse(best, binding)
+        try:
+            return best, scored(inputs, best)
+        except Infeasible as error:
+            done.refuse(best, error.message)
     raise nearest_error(done)
+
+
+def plainest_that_fits(
+    inputs: Inputs, done: JointSearch, best: SimulatedJoint, quickest: Plan
+) -> tuple[SimulatedJoint, Plan]:
+    """The plainest joint layouts near the quickest, with their plan; the quickest where that does not fit with its
+    score, or takes too long.
+    """
+    plain = plainest(done, best)
+    if plain is not best:
+        try:
+            found = scored(inputs, plain)
+            if found.outcome.value <= (1.0 + inputs.job.within) * quickest.outcome.value:
+                return plain, found
+        except Infeasible:  # by simulation
+            pass
+    return best, quickest
+
+
+def scored(inputs: Inputs, one: SimulatedJoint) -> Plan:
+    """The plan of joint layouts with its score, by the quickest assignment that fits with it. Raises Infeasible."""
+    assert one.plan, "a plan that fits is scored"
+    quicker = quicker_assignment(inputs, one.plan, one.seconds, ASSIGNMENTS)
+    try:
+        return with_score(quicker, "")
+    except Infeasible:
+        if quicker is one.plan:
+            raise
+        return with_score(one.plan, "")
+
+
+def priced(inputs: Inputs, layouts: dict[str, Layout], seconds: float) -> PricedLayouts:
+    """Joint layouts with the seconds of their step, as an outcome has them."""
+    placed = {name: placed_layout(layout, inputs.cluster.size) for name, layout in layouts.items()}
+    return PricedLayouts(value=seconds, layouts=placed)

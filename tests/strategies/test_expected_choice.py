@@ -137,7 +137,7 @@ def test_of_joint_layouts_too(inputs, counted):
         "near": SimulatedJoint(dict(near.layouts), "llm", near, seconds),
     }
     assert done.best is done.tried["far"] and done.chosen is done.tried["near"]
-    (said,) = joint_alternatives(done)
+    (said,) = joint_alternatives(done, done.chosen)
     assert said.value == 0.99 * seconds and "quicker by prediction" in said.because
     done.refuse(done.tried["near"], "too much")
     assert done.chosen is done.best is done.tried["far"]

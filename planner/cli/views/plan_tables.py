@@ -14,7 +14,7 @@ from planner.check import Finding, verdict
 from planner.cli.views.beside_plan import alternatives_table, beside_texts
 from planner.cli.views.expert_texts import expert_texts
 from planner.cli.views.plain_table import table
-from planner.costs import find_objective
+from planner.costs import find_objective, usd_per_hour
 from planner.errors import InputError
 from planner.plan.descriptions import (
     all_items_text,
@@ -104,7 +104,8 @@ def gains(plan: Plan, seconds: float) -> Iterator[str]:
             per_dollar = objective_value(
                 plan, plan.prediction.step_seconds, range(len(plan.steps)), "tokens_per_dollar"
             )
-            yield f"${MILLION / per_dollar:.3g} per million tokens at usd_per_hour"
+            hourly = usd_per_hour(plan.uses.cluster, plan.uses.devices) / plan.size
+            yield f"${MILLION / per_dollar:.3g} per million tokens at ${hourly:.3g} per GPU-hour"
         except InputError:
             pass  # nobody said what an hour of these ranks costs
     if plan.uses.limits.tokens_per_rank is None:
@@ -220,11 +221,12 @@ def gib_text(count_bytes: float) -> str:
 
 
 def price_sources(plan: Plan) -> str:
-    """The share of the time that is priced by measurements, and the sources of all prices."""
+    """The share of the time that is priced by measurements, if any, and the sources of all prices."""
     prices = plan.uses.prices
     sources = sorted({costs.source for costs in prices.modules.values()} | {r.source for r in prices.rates.values()})
     share = plan.prediction.measured_share
-    text = f"{percent(share)} measured; prices of modules: {', '.join(sources)} (profile {plan.uses.prices.profile})"
+    measured = f"{percent(share)} measured" if share else "nothing measured"
+    text = f"{measured}; prices of modules: {', '.join(sources)} (profile {plan.uses.prices.profile})"
     loads = sorted({experts.load.source for experts in expert_answers(plan) if experts.ep > 1})
     return f"{text}; load of experts: {', '.join(loads)}" if loads else text
 

@@ -68,6 +68,7 @@ class CheapestRoom:
     inputs: Inputs
     plan: Plan
     prices: SharedPrices  # with other plans of the job
+    alike: bool = False  # whether all layers of a module recompute alike, and nothing is offloaded
     hidden: dict[tuple[str, str], float] = field(default_factory=dict)  # shares that hide, by module and recomputation
 
     @property
@@ -135,6 +136,8 @@ class CheapestRoom:
     def offloading(self, layouts: dict[str, Layout], name: str) -> Layout:
         """The layout of a module with all offloaded that hides, where it can be."""
         layout, knobs = layouts[name], self.inputs.software.knobs
+        if self.alike:
+            return layout
         alone = knobs.offload == "alone" and (layout.pp > 1 or layout.recompute != "none")
         if alone or knobs.offload == "none" or knobs.offload_shares != "any" or not self.keeps(name):
             return layout
@@ -185,7 +188,7 @@ class CheapestRoom:
         for before, after in pairwise(lower_hull([self.recomputing(name, how) for how in self.sets(name)])):
             count = -(-layers // layout.pp)
             freed, seconds = after.freed - before.freed, after.seconds - before.seconds
-            if "ranges" not in knobs.recompute:
+            if self.alike or "ranges" not in knobs.recompute:
                 found.append(Step(name, after.how, freed, seconds))
                 continue
             for number in range(1, count + 1):

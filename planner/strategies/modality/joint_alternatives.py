@@ -3,18 +3,16 @@
 from planner.plan.descriptions import placed_layout
 from planner.plan.join_plans import round_digits
 from planner.plan.plan_file import Alternative
-from planner.scoring import passed_over
+from planner.scoring import passed_over, plan_doubt
 from planner.strategies.modality.baselines import BASELINE_TEXTS
 from planner.strategies.modality.joint_search import JointSearch, SimulatedJoint
 from planner.units import percent
 
 
-def joint_alternatives(done: JointSearch) -> tuple[Alternative, ...]:
+def joint_alternatives(done: JointSearch, chosen: SimulatedJoint) -> tuple[Alternative, ...]:
     """The quickest of each kind but the chosen one's, of that where it is predicted to be quicker; where none of a kind
     fits, the one that was tried first; and every baseline.
     """
-    chosen = done.chosen
-    assert chosen, "alternatives are those of a plan"
     of_kind: dict[str, SimulatedJoint] = {}
     for each in done.tried.values():
         if each.kind not in of_kind or each.seconds < of_kind[each.kind].seconds:
@@ -30,6 +28,8 @@ def joint_alternative(tried: SimulatedJoint, chosen: SimulatedJoint) -> Alternat
     ratio = tried.seconds / chosen.seconds
     doubt = passed_over(chosen.plan, tried.plan, ratio) if chosen.plan and tried.plan else ""
     why = f"{what}, {doubt}" if doubt else f"{percent(ratio - 1.0)} slower: {what}"
+    if chosen.plan and tried.plan and ratio * plan_doubt(tried.plan) < plan_doubt(chosen.plan):
+        why = f"{percent(1.0 - ratio)} quicker: within the noise, and less plain"
     size = chosen.plan.size if chosen.plan else 0
     return Alternative(
         strategy=tried.kind if tried.kind in BASELINE_TEXTS else "modality_layout",

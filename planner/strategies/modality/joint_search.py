@@ -152,14 +152,14 @@ class JointSearch:
         return self.fitted[key]
 
     def found_fit(
-        self, bare: dict[str, Layout], kind: str, estimate: float, rule: AssignmentRule | None
+        self, bare: dict[str, Layout], kind: str, estimate: float, rule: AssignmentRule | None, alike: bool = False
     ) -> SimulatedJoint:
-        """What `fit` remembers."""
+        """What `fit` remembers; `alike`: all layers of a module recompute alike, and nothing is offloaded."""
         least, full = self.trials.estimate(bare, rule), 1.0
         if least > estimate:
             return self.simulate_by(rule, bare, kind, estimate)
         draft = self.trials.draft(bare, rule)
-        room = CheapestRoom(self.inputs, draft.plan, self.trials.prices)
+        room = CheapestRoom(self.inputs, draft.plan, self.trials.prices, alike)
         for _ in range(FITS):
             layouts, more = room.fitting(full, estimate - least)
             plan = with_fields(draft.plan, layouts=layouts)  # with the samples where they are
@@ -175,6 +175,10 @@ class JointSearch:
         field the best rule is the same, or within 0.3 % of it.
         """
         return self.fit(layouts, self.kind_of_change(one), estimate, one.rule)
+
+    def fit_alike(self, one: SimulatedJoint, layouts: dict[str, Layout], estimate: float) -> SimulatedJoint:
+        """As `change`, with all layers of a module recomputing alike, and nothing offloaded."""
+        return self.found_fit(layouts, self.kind_of_change(one), estimate, one.rule, alike=True)
 
     def simulate_by(
         self, rule: AssignmentRule | None, layouts: dict[str, Layout], kind: str, estimate: float
