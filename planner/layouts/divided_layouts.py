@@ -21,23 +21,36 @@ from planner.layouts.layout_fields import (
     RANK_ORDER,
     RANK_ORDERS,
     RECOMPUTE,
+    RECOMPUTE_BY_RANGES,
+    SCHEDULE,
+    SCHEDULES,
     SEARCHED_FIELDS,
     layout_of,
 )
 from planner.layouts.layout_problem import LayoutProblem
-from planner.layouts.layout_screening import fitted, fullest_columns, seconds_of, solved_numbers, stages_of
+from planner.layouts.layout_screening import (
+    ScreenedLayouts,
+    fitted,
+    fullest_columns,
+    seconds_of,
+    solved_numbers,
+    stages_of,
+)
 from planner.layouts.plainness import usual_zero
 from planner.layouts.rank_orders import possible_orders
 from planner.layouts.split_bound import Division, LeastDivided
 from planner.plan.launchable.launch_refusals import launchable
 from planner.plan.launchable.launch_rules import trained_facts
+from planner.plan.mesh.even_stages import even_stages
 from planner.plan.plan_file import Layout
 from planner.specs.base import Layers, with_fields
+from planner.specs.parallelism import ZERO_BUBBLE
 
 ROUNDING = 1e-9  # of a layer
 MESHES = 8  # that are tried
 IMPROVED = 4  # of the quickest, divisions whose neighbours are tried
 MOVES = 8  # of one layer, at most
+MOVED = 0.9995  # times the seconds before a move: of less the closed form, which has no order of passes, says nothing
 PLAINER = 4  # of these meshes, of which plainer ones are tried
 
 Mesh = tuple[int, ...]
@@ -59,10 +72,10 @@ class DividedLayout(NamedTuple):
         return (*mesh_of(self.numbers), self.moved)
 
 
-def divided_layouts(problem: LayoutProblem, found: LeastDivided) -> list[DividedLayout]:
+def divided_layouts(problem: LayoutProblem, found: LeastDivided, screened: ScreenedLayouts) -> list[DividedLayout]:
     """A few meshes near the least bound, in each number of chunks, of the first ones with fewer shards and copies of
-    states, in the usual order of ranks as well, if they fit; and what moving single layers between ranks makes quicker,
-    as meshes of their own; quickest first.
+    states, in the usual order of ranks as well, if they fit; and what moving single layers between ranks makes quicker
+    of these and of the quickest with even stages, as meshes of their own; quickest first.
     """
     meshes, able = set[Mesh](), list[DividedLayout]()
     for division in found.near:
@@ -77,8 +90,28 @@ def divided_layouts(problem: LayoutProblem, found: LeastDivided) -> list[Divided
     able.sort(key=lambda each: each.seconds)
     quickest = {each.mesh: each for each in reversed(able) if not each.plainer}
     first = sorted(quickest.values(), key=lambda each: each.seconds)[:IMPROVED]
+    first += even_layouts(problem, found, screened)
     able += [moved for each in first if (moved := with_moved_layers(problem, each)) is not each]
     return sorted(able, key=lambda each: each.seconds)
+
+
+def even_layouts(problem: LayoutProblem, found: LeastDivided, screened: ScreenedLayouts) -> Iterator[DividedLayout]:
+    """Yield the quickest meshes with even stages whose layers may be divided otherwise, too, where they fit."""
+    columns, meshes = screened.layouts, set[Mesh]()
+    split = [SCHEDULES.index(name) for name in ZERO_BUBBLE]
+    by_ranges = columns["recompute"] == RECOMPUTE_BY_RANGES
+    able = screened.fits(problem) & (columns["pp"] > 1) & ~by_ranges & ~np.isin(columns[SCHEDULE], split)
+    seconds = np.where(able & bool(len(found.layouts["tp"])), screened.seconds, np.inf)
+    for place in np.argsort(seconds, kind="stable")[: MESHES * IMPROVED]:
+        numbers = {name: int(columns[name][place]) for name in found.layouts}
+        if np.isfinite(seconds[place]) and mesh_of(numbers) not in meshes and len(meshes) < IMPROVED:
+            meshes.add(mesh_of(numbers))
+            pp, order = numbers["pp"], RANK_ORDERS[int(columns[RANK_ORDER][place])]
+            chunks = even_stages(problem.trained.module.layers, pp * numbers["vpp"])
+            layers = tuple(sum(map(len, chunks[rank::pp])) for rank in range(pp))
+            how = RECOMPUTE[numbers["recompute"]]
+            even = divided_layout(problem, Division(float(seconds[place]), int(place), order, how, layers), numbers)
+            yield from [even] if even else []
 
 
 def mesh_of(numbers: dict[str, int]) -> Mesh:
@@ -94,7 +127,7 @@ def with_moved_layers(problem: LayoutProblem, divided: DividedLayout) -> Divided
         moved = (divided.division._replace(layers=each) for each in neighbours(divided.division.layers, chunks))
         each = (divided_layout(problem, division, divided.numbers) for division in moved)
         quickest = min((some for some in each if some), key=lambda some: some.seconds, default=divided)
-        if quickest.seconds >= divided.seconds:
+        if quickest.seconds >= MOVED * divided.seconds:
             break
         divided = quickest._replace(moved=True)
     return divided

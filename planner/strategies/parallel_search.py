@@ -111,7 +111,7 @@ def plan_on(inputs: Inputs, problem: LayoutProblem) -> Plan:
     bounds = layout_bounds(problem, screened.layouts, least * FARTHEST)
     bound = space_bound(problem, bounds)
     division = least_divided(problem, layouts, bound.seconds)
-    divided = divided_layouts(problem, divisions_near(problem, layouts, division, bound.seconds))
+    divided = divided_layouts(problem, divisions_near(problem, layouts, division, bound.seconds), screened)
     simulated = simulate_best(inputs, problem, screened, bounds, divided)
     if not simulated:
         raise infeasible_error(problem, screened, fixed)
