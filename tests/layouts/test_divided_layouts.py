@@ -170,3 +170,13 @@ def test_neighbours_move_one_layer_and_leave_each_rank_enough():
             assert all(own >= 2 for own, before in zip(each, layers, strict=True) if own < before)
     assert not [*neighbours((2, 2), 2)] and [*neighbours((3, 3), 2)] == [(2, 4), (4, 2)]
     assert with_enough((5, 1), 2) == (4, 2) and with_enough((2, 1), 2) is None
+
+
+@pytest.mark.slow
+def test_layers_before_a_heavy_head_are_elsewhere_where_the_bound_names_no_such_division(tmp_path):
+    """A head of 256,000 words, and recomputation in whole ranges: what the bound divides needs it, and this does not."""
+    fixed = "replica: 1, micro_batch: 1"
+    job = static_job(tmp_path, "nemotron-4-340b", small_cluster(tmp_path, "h100-80gb", 768), [4096] * 2304, fixed, "")
+    inputs = load_job(for_software(job, "internevo"), JobOptions())
+    layout = parallel_search.plan(inputs, None).layouts["llm"]
+    assert [len(stage) for stage in layout.stages][-1] == 7 and layout.recompute == "none"
