@@ -85,10 +85,6 @@ def place_names(incomplete: str) -> list[str]:
     return names("places", incomplete)
 
 
-def strategy_names(incomplete: str) -> list[str]:
-    return names("strategies", incomplete)
-
-
 def export_names(incomplete: str) -> list[str]:
     from planner.export import export_formats
 

@@ -1,4 +1,4 @@
-"""The input of the event clock: activities that hold lanes, move bytes over links, take from stores, and wait.
+"""The input of the event clock: activities that hold lanes, move bytes over links, and wait.
 
 The tasks of a plan and the operators of a recorded trace both become activities:
 
@@ -9,8 +9,6 @@ The tasks of a plan and the operators of a recorded trace both become activities
   it starts when all its lanes have admitted it and all that it waits for has ended. A lane admits at most one activity
   of each sharer at a time.
 - a link divides its bandwidth equally among its transfers; a transfer runs at the rate of its slowest link.
-- a store holds an amount of some resource (bytes of memory). An activity takes from it when it starts and gives to it
-  when it ends; activities that wait for a store are served first come, first served.
 
 `require_valid` checks them before the clock runs: indices in range, shapes as documented, quantities finite.
 """
@@ -54,13 +52,8 @@ class Activities:
     sharer: IntArray  # (n,) activities with the same sharer are never in a lane together; or NO_ACTIVITY
     bytes: FloatArray  # (n,) to transfer
     links: RaggedArray  # that the bytes cross
-    takes: RaggedArray  # stores taken from at the start
-    taken: FloatArray  # amount of each entry of `takes`
-    gives: RaggedArray  # stores given to at the end
-    given: FloatArray  # amount of each entry of `gives`
     lane_count: int
     bandwidth: FloatArray  # (links,) bytes per second
-    stock: FloatArray  # (stores,) amounts at the beginning
 
     @property
     def count(self) -> int:
@@ -84,11 +77,8 @@ class ActivityBuilder:
         self.after: list[Sequence[int]] = []
         self.bytes: dict[int, float] = {}
         self.links: dict[int, Sequence[int]] = {}
-        self.takes: dict[int, Sequence[tuple[int, float]]] = {}
-        self.gives: dict[int, Sequence[tuple[int, float]]] = {}
         self.lane_count = 0
         self.bandwidth: list[float] = []
-        self.stock: list[float] = []
 
     def add_lane(self) -> int:
         self.lane_count += 1
@@ -97,10 +87,6 @@ class ActivityBuilder:
     def add_link(self, bytes_per_second: float) -> int:
         self.bandwidth.append(bytes_per_second)
         return len(self.bandwidth) - 1
-
-    def add_store(self, amount: float) -> int:
-        self.stock.append(amount)
-        return len(self.stock) - 1
 
     def add(
         self,
@@ -122,20 +108,12 @@ class ActivityBuilder:
         """Let an activity transfer bytes over links after its seconds have passed."""
         self.bytes[activity], self.links[activity] = size_bytes, links
 
-    def use_stores(
-        self, activity: int, takes: Sequence[tuple[int, float]] = (), gives: Sequence[tuple[int, float]] = ()
-    ) -> None:
-        """Let an activity take amounts from stores when it starts, and give amounts to stores when it ends."""
-        self.takes[activity], self.gives[activity] = takes, gives
-
     def build(self) -> Activities:
         """The activities as arrays."""
         count = len(self.scalar_fields)
         scalars = np.array(self.scalar_fields, dtype=np.float64).reshape(-1, 4)
         moved = np.zeros(count)
         moved[[*self.bytes]] = [*self.bytes.values()]
-        takes, taken = store_amounts(self.takes, count)
-        gives, given = store_amounts(self.gives, count)
         return Activities(
             seconds=scalars[:, 0].copy(),
             lanes=ragged(self.lanes),
@@ -145,13 +123,8 @@ class ActivityBuilder:
             sharer=scalars[:, 3].astype(np.int64),
             bytes=moved,
             links=sparse_ragged(self.links, count),
-            takes=takes,
-            taken=taken,
-            gives=gives,
-            given=given,
             lane_count=self.lane_count,
             bandwidth=np.array(self.bandwidth, dtype=np.float64),
-            stock=np.array(self.stock, dtype=np.float64),
         )
 
 
@@ -171,12 +144,6 @@ def sparse_ragged(each: Mapping[int, Sequence[int]], count: int) -> RaggedArray:
     return RaggedArray(first, np.array([entry for number in numbers for entry in each[number]], dtype=np.int64))
 
 
-def store_amounts(moved: Mapping[int, Sequence[tuple[int, float]]], count: int) -> tuple[RaggedArray, FloatArray]:
-    """Stores of each activity and, entry by entry, their amounts, given those of only some of `count` activities."""
-    stores = sparse_ragged({number: [store for store, _ in entries] for number, entries in moved.items()}, count)
-    return stores, np.array([amount for number in sorted(moved) for _, amount in moved[number]], dtype=np.float64)
-
-
 MAX_QUANTITY = 1e300  # upper limit of any quantity
 
 
@@ -188,8 +155,6 @@ def require_valid(activities: Activities) -> None:
         ("lane", activities.lanes, activities.lane_count),
         ("activity", activities.after, n),
         ("link", activities.links, len(activities.bandwidth)),
-        ("store", activities.takes, len(activities.stock)),
-        ("store", activities.gives, len(activities.stock)),
     ):
         require_lists(name, lists, n)
         article = "an" if name == "activity" else "a"
@@ -204,33 +169,21 @@ def require_valid(activities: Activities) -> None:
     require_all((activities.share >= 0) & (activities.share <= 1), "asks for a share that is not between 0 and 1")
     for what, amounts in (("seconds", activities.seconds), ("bytes", activities.bytes)):
         require_all((amounts >= 0) & (amounts < MAX_QUANTITY), f"has {what} that are negative, or not finite")
-    for lists, amounts in ((activities.takes, activities.taken), (activities.gives, activities.given)):
-        require_all(
-            (amounts >= 0) & (amounts < MAX_QUANTITY),
-            "moves an amount that is negative, or not finite",
-            owner_of_entries(lists),
-        )
-    if (
-        not ((activities.bandwidth > 0) & (activities.bandwidth < MAX_QUANTITY)).all()
-        or not ((activities.stock >= 0) & (activities.stock < MAX_QUANTITY)).all()
-    ):
-        raise invalid_activities("a bandwidth is not above 0, or a stock is negative, or one of them is not finite")
+    if not ((activities.bandwidth > 0) & (activities.bandwidth < MAX_QUANTITY)).all():
+        raise invalid_activities("a bandwidth is not above 0, or not finite")
     require_all((activities.bytes == 0) | (np.diff(activities.links.offsets) > 0), "moves bytes over no link")
-    for name, lists in (("lane", activities.lanes), ("store", activities.takes)):
-        require_once(name, lists)
+    require_once("lane", activities.lanes)
 
 
 def require_lengths(activities: Activities) -> None:
     """Check the lengths of all arrays: compiled code would read beyond the end of one that is too short."""
     n = activities.count
     each = {"seconds": n, "queued_by": n, "share": n, "sharer": n, "bytes": n}
-    entries = {"taken": len(activities.takes.values), "given": len(activities.gives.values)}
-    entries |= {"bandwidth": len(activities.bandwidth), "stock": len(activities.stock)}
-    for name, length in (each | entries).items():
+    for name, length in (each | {"bandwidth": len(activities.bandwidth)}).items():
         shape = np.shape(getattr(activities, name))
         if shape != (length,):
             raise invalid_activities(f"`{name}` has the shape {shape}, not ({length},): one for each")
-    for name in ("lanes", "after", "links", "takes", "gives"):
+    for name in ("lanes", "after", "links"):
         lists: RaggedArray = getattr(activities, name)
         if np.ndim(lists.offsets) != 1 or np.ndim(lists.values) != 1:
             raise invalid_activities(f"`{name}` is not two flat arrays")
@@ -243,7 +196,7 @@ def require_lists(name: str, lists: RaggedArray, count: int) -> None:
 
 
 def require_once(name: str, lists: RaggedArray) -> None:
-    """No activity may name a lane or a store twice: it would wait for itself."""
+    """No activity may name a lane twice: it would wait for itself."""
     named = owner_of_entries(lists) * (lists.values.max(initial=0) + 1) + lists.values
     if len(np.unique(named)) < len(named):
         raise invalid_activities(f"an activity names a {name} twice")

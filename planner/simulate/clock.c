@@ -17,10 +17,10 @@ enum { AHEAD, MOVING, MOVED };                             /* state of a transfe
 typedef struct { const I *first, *of; } Lists;             /* the list of i is of[first[i]] … of[first[i + 1] - 1] */
 
 typedef struct {
-    I count, lane_count, link_count, store_count;
-    const double *seconds, *share, *bytes, *bandwidth, *stock, *taken, *given;
+    I count, lane_count, link_count;
+    const double *seconds, *share, *bytes, *bandwidth;
     const I *queued_by, *sharer;
-    Lists lanes, after, links, takes, gives;
+    Lists lanes, after, links;
 } Activities;
 
 typedef struct { I *first, *of, *head, *tail; } Queues;    /* FIFO; each allocated at its greatest length */
@@ -32,7 +32,7 @@ typedef struct {
     uint8_t *ended;
     I *blocked;                                            /* number of lanes and activities that each waits for */
     Lists followers, queued;
-    Queues lanes, waiting;                                 /* of each lane, of each store */
+    Queues lanes;
     double *free;                                          /* of each lane */
     I *sharers, *sharer_in;                                /* number of sharers in each lane, and which */
     I *heap, *place, size;                                 /* heap of activities by `when`; position of each, or ABSENT */
@@ -41,8 +41,6 @@ typedef struct {
     double *left, *rate, *since;
     I *on, *on_first, *on_count, *on_place, *owner;        /* per link, entries of `links` in flight */
     I *seen, look;                                         /* the last update of rates that visited each transfer */
-    double *stock, *slack;
-    I *looking, *begun;
     void *held[HELD];                                      /* all allocations of this run */
     I holds, failed;
 } Clock;
@@ -96,21 +94,7 @@ static I pop(Clock *c)
     return top;
 }
 
-/* ------------------------------------------------------------------------------------------ stores, first come, first served */
-
-static int served(Clock *c, I i)
-{
-    const Activities *a = c->a;
-    for (I k = a->takes.first[i]; k < a->takes.first[i + 1]; k++) {
-        I store = a->takes.of[k];
-        if (c->waiting.of[c->waiting.head[store]] != i || a->taken[k] > c->stock[store] + c->slack[store]) return 0;
-    }
-    for (I k = a->takes.first[i]; k < a->takes.first[i + 1]; k++) {
-        c->waiting.head[a->takes.of[k]]++;
-        c->stock[a->takes.of[k]] -= a->taken[k];
-    }
-    return 1;
-}
+/* --------------------------------------------------------------------------------------------------------- lanes */
 
 static void start(Clock *c, I i, double now, I cause)
 {
@@ -118,37 +102,9 @@ static void start(Clock *c, I i, double now, I cause)
     schedule(c, i, now + c->a->seconds[i]);
 }
 
-static void ready(Clock *c, I i, double now, I cause)
-{
-    const Lists *takes = &c->a->takes;
-    for (I k = takes->first[i]; k < takes->first[i + 1]; k++) c->waiting.of[c->waiting.tail[takes->of[k]]++] = i;
-    if (served(c, i)) start(c, i, now, cause);
-}
-
-static void give(Clock *c, I i, double now)
-{
-    const Activities *a = c->a;
-    I looked = 0, looks = 0, begun = 0;
-    for (I k = a->gives.first[i]; k < a->gives.first[i + 1]; k++) {
-        c->stock[a->gives.of[k]] += a->given[k];
-        c->looking[looks++] = a->gives.of[k];
-    }
-    while (looked < looks) {
-        I store = c->looking[looked++];
-        if (c->waiting.head[store] == c->waiting.tail[store]) continue;
-        I first = c->waiting.of[c->waiting.head[store]];
-        if (!served(c, first)) continue;
-        c->begun[begun++] = first;
-        for (I k = a->takes.first[first]; k < a->takes.first[first + 1]; k++) c->looking[looks++] = a->takes.of[k];
-    }
-    for (I k = 0; k < begun; k++) start(c, c->begun[k], now, i);
-}
-
-/* --------------------------------------------------------------------------------------------------------- lanes */
-
 static void unblock(Clock *c, I i, double now, I cause)
 {
-    if (--c->blocked[i] == 0) ready(c, i, now, cause);
+    if (--c->blocked[i] == 0) start(c, i, now, cause);
 }
 
 /* Index of a sharer among those in a lane, or ABSENT. */
@@ -192,7 +148,6 @@ static void end(Clock *c, I i, double now)
         if (at != ABSENT) c->sharer_in[at] = c->sharer_in[c->lanes.first[lane] + --c->sharers[lane]];
         admit(c, lane, now, i);
     }
-    give(c, i, now);
 }
 
 /* --------------------------------------------------------------------------------------------------------- links */
@@ -283,7 +238,6 @@ static void prepare(Clock *c)
     c->followers = inverted(c, n, n, a->after.first, a->after.of);
     c->queued = inverted(c, n, n, NULL, a->queued_by);
     c->lanes = queues(c, a->lane_count, n, &a->lanes);
-    c->waiting = queues(c, a->store_count, n, &a->takes);
     c->on_first = queues(c, a->link_count, n, &a->links).first;
     c->blocked = memory(c, n, sizeof(I));
     c->free = memory(c, a->lane_count, sizeof(double));
@@ -301,20 +255,12 @@ static void prepare(Clock *c)
     c->on_place = memory(c, on_links, sizeof(I));
     c->owner = memory(c, on_links, sizeof(I));
     c->seen = memory(c, n, sizeof(I));
-    c->stock = memory(c, a->store_count, sizeof(double));
-    c->slack = memory(c, a->store_count, sizeof(double));
-    c->looking = memory(c, a->takes.first[n] + a->gives.first[n], sizeof(I));
-    c->begun = memory(c, n, sizeof(I));
 }
 
 static void index_waiters(Clock *c)
 {
     const Activities *a = c->a;
     for (I lane = 0; lane < a->lane_count; lane++) c->free[lane] = 1.0;
-    for (I store = 0; store < a->store_count; store++) {
-        c->stock[store] = a->stock[store];
-        c->slack[store] = a->stock[store] * ROUNDING;
-    }
     for (I i = 0; i < a->count; i++) {
         I lanes = a->lanes.first[i + 1] - a->lanes.first[i];
         c->causes[i] = NO_ACTIVITY;
@@ -327,7 +273,7 @@ static void index_waiters(Clock *c)
 }
 
 /* Returns 0, or -1 when out of memory. `starts`, `ends` and `ended` come in as zeros; indices are in range, each transfer
- * has links, no activity names a lane or a store twice: compiled_clock.py has checked this. */
+ * has links, no activity names a lane twice: compiled_clock.py has checked this. */
 I planner_clock(const Activities *a, double *starts, double *ends, I *causes, uint8_t *ended)
 {
     Clock clock = {.a = a, .starts = starts, .ends = ends, .causes = causes, .ended = ended}, *c = &clock;
@@ -335,7 +281,7 @@ I planner_clock(const Activities *a, double *starts, double *ends, I *causes, ui
     if (!c->failed) {
         index_waiters(c);
         for (I i = 0; i < a->count; i++)
-            if (!c->blocked[i]) ready(c, i, 0.0, NO_ACTIVITY);
+            if (!c->blocked[i]) start(c, i, 0.0, NO_ACTIVITY);
         for (I lane = 0; lane < a->lane_count; lane++) admit(c, lane, 0.0, NO_ACTIVITY);
         while (c->size) {
             I i = pop(c);

@@ -11,9 +11,9 @@ from heapq import heappop, heappush
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.simulate.activities import NO_ACTIVITY, Activities, ActivityTimes, FloatArray, IntArray
+from planner.simulate.activities import NO_ACTIVITY, Activities, ActivityTimes
 
-ROUNDING = 1e-9  # tolerance when shares add up to 1, and of amounts relative to the initial stock of a store
+ROUNDING = 1e-9  # tolerance when shares add up to 1
 LATENT, MOVING = 0, 1  # a transfer before its first byte, and while bytes move
 
 
@@ -38,7 +38,6 @@ class Clock:
         self.sharers: list[set[int]] = [set() for _ in range(activities.lane_count)]
         self.ending: list[tuple[float, int, int]] = []  # heap of expected ends: time, activity, version of the estimate
         self.transfers = Transfers(activities)
-        self.stores = Stores(activities)
         self.index_waiters()
 
     def index_waiters(self) -> None:
@@ -58,7 +57,7 @@ class Clock:
         """Process all events."""
         for i in range(self.activities.count):
             if not self.blocked[i]:
-                self.ready(i, 0.0, NO_ACTIVITY)
+                self.start(i, 0.0, NO_ACTIVITY)
         for lane in range(self.activities.lane_count):
             self.admit(lane, 0.0, NO_ACTIVITY)
         while self.ending:
@@ -72,7 +71,7 @@ class Clock:
             self.end(i, now)
 
     def end(self, i: int, now: float) -> None:
-        """End an activity: release its followers, queue the activities it queues, free its lanes and stores."""
+        """End an activity: release its followers, queue the activities it queues, free its lanes."""
         self.ends[i], self.ended[i] = now, True
         for follower in self.followers[i]:
             self.unblock(follower, now, i)
@@ -86,8 +85,6 @@ class Clock:
             self.free[lane] += self.share[i]
             self.sharers[lane].discard(self.sharer[i])
             self.admit(lane, now, i)
-        for j in self.stores.give(i):
-            self.start(j, now, i)
 
     def admit(self, lane: int, now: float, cause: int) -> None:
         """Admit activities from the head of a lane's queue as long as they fit."""
@@ -105,14 +102,10 @@ class Clock:
     def unblock(self, i: int, now: float, cause: int) -> None:
         self.blocked[i] -= 1
         if not self.blocked[i]:
-            self.ready(i, now, cause)
-
-    def ready(self, i: int, now: float, cause: int) -> None:
-        """Start an activity that holds its lanes and waits for no other, as soon as its stores hold what it takes."""
-        if self.stores.take(i):
             self.start(i, now, cause)
 
     def start(self, i: int, now: float, cause: int) -> None:
+        """Start an activity that holds its lanes and waits for no other."""
         self.starts[i], self.causes[i] = now, cause
         heappush(self.ending, (now + self.seconds[i], i, 0))
 
@@ -165,58 +158,6 @@ class Transfers:
                 self.guess[j] += 1
                 guesses.append((now + self.left[j] / rate, j, self.guess[j]))
         return guesses
-
-
-class Stores:
-    """Amounts in stores, and the activities that wait for them, first come first served."""
-
-    def __init__(self, activities: Activities) -> None:
-        self.takes = [
-            [*zip(activities.takes[i], values_of(activities.takes.offsets, activities.taken, i), strict=True)]
-            for i in range(activities.count)
-        ]
-        self.gives = [
-            [*zip(activities.gives[i], values_of(activities.gives.offsets, activities.given, i), strict=True)]
-            for i in range(activities.count)
-        ]
-        self.stock = activities.stock.tolist()
-        self.slack = (activities.stock * ROUNDING).tolist()
-        self.waiting: list[deque[int]] = [deque() for _ in self.stock]
-
-    def take(self, i: int) -> bool:
-        """Take from all stores of an activity at once, or queue at each of them; True if it took."""
-        if not self.takes[i]:
-            return True
-        for store, _ in self.takes[i]:
-            self.waiting[store].append(i)
-        return self.served(i)
-
-    def served(self, i: int) -> bool:
-        """Take, if the activity is at the head of all its queues and all its stores hold enough."""
-        for store, amount in self.takes[i]:
-            if self.waiting[store][0] != i or amount > self.stock[store] + self.slack[store]:
-                return False
-        for store, amount in self.takes[i]:
-            self.waiting[store].popleft()
-            self.stock[store] -= amount
-        return True
-
-    def give(self, i: int) -> list[int]:
-        """Activities that can start because `i` gave to its stores, in order."""
-        for store, amount in self.gives[i]:
-            self.stock[store] += amount
-        begun: list[int] = []
-        looking = deque(store for store, _ in self.gives[i])
-        while looking:
-            queue = self.waiting[looking.popleft()]
-            if queue and self.served(first := queue[0]):
-                begun.append(first)
-                looking.extend(store for store, _ in self.takes[first])
-        return begun
-
-
-def values_of(first: IntArray, values: FloatArray, i: int) -> list[float]:
-    return values[first[i] : first[i + 1]].tolist()  # type: ignore[no-any-return]
 
 
 def run_in_python(activities: Activities) -> tuple[ActivityTimes, NDArray[np.bool_]]:

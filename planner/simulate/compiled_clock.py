@@ -10,10 +10,10 @@ from planner.simulate.activities import Activities, ActivityTimes, RaggedArray, 
 from planner.simulate.clock import run_in_python as run_clock
 
 LIBRARY = Path(__file__).with_name("libclock.so")
-COUNTS = ("count", "lane_count", "link_count", "store_count")
-FLOATS = ("seconds", "share", "bytes", "bandwidth", "stock", "taken", "given")
+COUNTS = ("count", "lane_count", "link_count")
+FLOATS = ("seconds", "share", "bytes", "bandwidth")
 NUMBERS = ("queued_by", "sharer")
-LISTS = ("lanes", "after", "links", "takes", "gives")
+LISTS = ("lanes", "after", "links")
 
 
 class ActivitiesStruct(ctypes.Structure):
@@ -57,9 +57,7 @@ def run_compiled(library: ctypes.CDLL, activities: Activities) -> tuple[Activity
         lists: RaggedArray = getattr(activities, name)
         buffers[f"{name}_first"] = np.ascontiguousarray(lists.offsets, dtype=np.int64)
         buffers[f"{name}_of"] = np.ascontiguousarray(lists.values, dtype=np.int64)
-    counts = zip(
-        COUNTS, (activities.count, activities.lane_count, len(activities.bandwidth), len(activities.stock)), strict=True
-    )
+    counts = zip(COUNTS, (activities.count, activities.lane_count, len(activities.bandwidth)), strict=True)
     struct = ActivitiesStruct(**dict(counts), **{name: each.ctypes.data for name, each in buffers.items()})
     starts = np.zeros(activities.count)
     ends = np.zeros(activities.count)

@@ -94,8 +94,7 @@ def step_activities(template: Template, price_of: Callable[[Sequence[Task]], Pri
     after = joined(RaggedArray(after.offsets, new[after.values + apart * each]), closing_waits(few, closing, new, each))
     from_few = np.concatenate([source, np.arange(closing.start, closing.stop)])
     count = len(from_few)
-    none, empty = np.zeros(count + 1, dtype=np.int64), np.zeros(0)
-    nothing = RaggedArray(none, np.zeros(0, dtype=np.int64))
+    nothing = RaggedArray(np.zeros(count + 1, dtype=np.int64), np.zeros(0, dtype=np.int64))
     return replace(
         few,
         seconds=few.seconds[from_few],
@@ -106,10 +105,6 @@ def step_activities(template: Template, price_of: Callable[[Sequence[Task]], Pri
         sharer=few.sharer[from_few],
         bytes=np.zeros(count),
         links=nothing,
-        takes=nothing,
-        taken=empty,
-        gives=nothing,
-        given=empty,
     )
 
 

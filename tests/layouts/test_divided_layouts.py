@@ -174,7 +174,7 @@ def test_neighbours_move_one_layer_and_leave_each_rank_enough():
 
 @pytest.mark.slow
 def test_layers_before_a_heavy_head_are_elsewhere_where_the_bound_names_no_such_division(tmp_path):
-    """A head of 256,000 words, and recomputation in whole ranges: what the bound divides needs it, and this does not."""
+    """A head of 256,000 words: what the bound divides needs recomputation, and this does not."""
     fixed = "replica: 1, micro_batch: 1"
     job = static_job(tmp_path, "nemotron-4-340b", small_cluster(tmp_path, "h100-80gb", 768), [4096] * 2304, fixed, "")
     inputs = load_job(for_software(job, "internevo"), JobOptions())

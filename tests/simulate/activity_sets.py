@@ -1,4 +1,4 @@
-"""Random activities for property tests: lanes with shares and sharers, queues, transfers, stores, zeros and ties."""
+"""Random activities for property tests: lanes with shares and sharers, queues, transfers, zeros and ties."""
 
 from hypothesis import strategies as st
 
@@ -10,12 +10,11 @@ SHARES = (1.0, 1.0, 0.5, 0.3, 0.1, 0.0)
 @st.composite
 def activity_sets(draw, most: int = 24, circles: bool = True) -> Activities:
     """With `circles` some may wait for what never ends. Without, all end: those in the first lanes wait for earlier
-    ones only, those that are queued into the others wait for nothing else, and all take no more than there is.
+    ones only, those that are queued into the others wait for nothing else.
     """
     built, count = ActivityBuilder(), draw(st.integers(0, most))
     lanes = [built.add_lane() for _ in range(draw(st.integers(0, 5)))]
     links = [built.add_link(draw(st.sampled_from((1.0, 2.0, 3.0, 7.0)))) for _ in range(draw(st.integers(0, 3)))]
-    stores = [built.add_store(draw(st.sampled_from((0.3, 1.0, 10.0)))) for _ in range(draw(st.integers(0, 2)))]
     for i in range(count):
         others = st.integers(0, count - 1) if circles else st.integers(0, max(0, i - 1))
         queued = draw(st.booleans()) and (circles or i > 0)
@@ -33,18 +32,7 @@ def activity_sets(draw, most: int = 24, circles: bool = True) -> Activities:
             built.set_transfer(
                 i, draw(st.integers(0, 9)) / 3, draw(st.lists(st.sampled_from(links), min_size=1, max_size=3))
             )
-        if stores and draw(st.booleans()):
-            taken = draw(st.lists(st.sampled_from(stores), max_size=2, unique=True))
-            takes = [(store, built.stock[store] * draw(st.sampled_from((0.0, 0.3, 0.5, 1.0)))) for store in taken]
-            built.use_stores(i, takes, draw(given(stores, takes)) if circles else takes)
     return built.build()
-
-
-def given(stores, takes):
-    """Back what was taken, or anything."""
-    return st.one_of(
-        st.just(takes), st.lists(st.tuples(st.sampled_from(stores), st.sampled_from((0.1, 1.0))), max_size=2)
-    )
 
 
 def lane_of(activities: Activities, lane: int) -> list[int]:

@@ -98,28 +98,6 @@ def test_bytes_over_a_link_are_no_more_than_it_carries(activities):
 
 @pytest.mark.slow
 @given(activity_sets(circles=False))
-def test_a_store_never_holds_less_than_nothing(activities):
-    times, _ = clock.run_in_python(activities)
-    moves = [(times.starts[i], 1, -a, s) for i, s, a in entries(activities.takes, activities.taken)]
-    moves += [(times.ends[i], 0, a, s) for i, s, a in entries(activities.gives, activities.given)]
-    stock = activities.stock.copy()
-    for at, group in itertools.groupby(sorted(moves), key=lambda move: move[0]):
-        for _, _, amount, store in group:
-            stock[store] += amount
-        assert (stock >= -1e-6).all(), at
-    assert stock == pytest.approx(activities.stock)
-
-
-def entries(lists: RaggedArray, amounts: np.ndarray):
-    at = 0
-    for i in range(len(lists.offsets) - 1):
-        for store in lists[i]:
-            yield i, store, amounts[at]
-            at += 1
-
-
-@pytest.mark.slow
-@given(activity_sets(circles=False))
 def test_a_cause_ends_when_what_it_lets_start_starts(activities):
     times, _ = clock.run_in_python(activities)
     for i, cause in enumerate(times.causes):
@@ -176,18 +154,6 @@ def test_bytes_move_once_the_seconds_are_over():
     assert start_and_end_times(built)[1] == [5.0, 4.0]  # alone to 2 s, then half each: the late one's byte takes 2 s
 
 
-@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 4)), min_size=1, max_size=12))
-def test_a_store_serves_in_turn(wanted):
-    """Whoever asks first starts first, even where a later and smaller one would fit."""
-    built = ActivityBuilder()
-    store = built.add_store(5.0)
-    for amount, seconds in wanted:
-        i = built.add(float(seconds))
-        built.use_stores(i, [(store, float(amount))], [(store, float(amount))])
-    starts, _ = start_and_end_times(built)
-    assert starts == sorted(starts)
-
-
 @given(st.permutations(range(5)))
 def test_a_lane_is_in_the_order_in_which_its_host_queued(order):
     """A host that launches in some order, quicker than the lane works: the lane follows it."""
@@ -212,9 +178,8 @@ def test_activities_that_wait_in_a_circle_never_end():
 
 def one_activity(**fields):
     built = ActivityBuilder()
-    lane, link, store = built.add_lane(), built.add_link(1.0), built.add_store(1.0)
+    lane, link = built.add_lane(), built.add_link(1.0)
     built.set_transfer(built.add(1.0, [lane]), 1.0, [link])
-    built.use_stores(0, [(store, 1.0)])
     return replace(built.build(), **fields)
 
 
@@ -230,9 +195,6 @@ def lists(*numbers: int) -> RaggedArray:
         ({"after": lists(-1)}, "names an activity that is not there"),
         ({"links": lists(3)}, "names a link"),
         ({"links": lists()}, "moves bytes over no link"),
-        ({"takes": lists(0, 0), "taken": np.ones(2)}, "names a store twice"),
-        ({"takes": lists(0), "taken": np.ones(2)}, r"`taken` has the shape \(2,\), not \(1,\)"),
-        ({"gives": lists(0), "given": -np.ones(1)}, "amount that is negative"),
         ({"queued_by": np.array([1])}, "queued by an activity that does not exist"),
         ({"seconds": np.array([np.nan])}, "seconds that are negative, or not finite"),
         ({"bytes": np.array([-1.0])}, "bytes that are negative"),
@@ -247,18 +209,18 @@ def test_invalid_activities_are_refused(fields, message):
     compiled_clock.run_activities(one_activity())
 
 
-@pytest.mark.parametrize("name", ["queued_by", "share", "sharer", "bytes", "taken", "given"])
+@pytest.mark.parametrize("name", ["queued_by", "share", "sharer", "bytes"])
 @pytest.mark.parametrize("length", [0, 2])
 def test_arrays_that_are_too_short_or_too_long_are_refused(name, length):
     """The compiled clock reads as many as there are activities, or entries."""
-    built = one_activity(gives=lists(0), given=np.zeros(1))
+    built = one_activity()
     compiled_clock.run_activities(built)
     dtype = getattr(built, name).dtype
     with pytest.raises(InputError, match=f"`{name}` has the shape"):
         compiled_clock.run_activities(replace(built, **{name: np.zeros(length, dtype)}))
 
 
-@pytest.mark.parametrize("name", ["seconds", "bytes", "bandwidth", "stock"])
+@pytest.mark.parametrize("name", ["seconds", "bytes", "bandwidth"])
 def test_arrays_of_more_dimensions_are_refused(name):
     with pytest.raises(InputError, match=f"`{name}` has the shape"):
         compiled_clock.run_activities(one_activity(**{name: np.ones((1, 2))}))

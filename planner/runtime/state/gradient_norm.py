@@ -63,11 +63,6 @@ def gradients(shards: list[nn.Parameter]) -> list[Tensor]:
     return [held_values(shard.grad) for shard in shards if shard.grad is not None]
 
 
-def counted_shards(stage: ShardedStage) -> list[nn.Parameter]:
-    """The shards (of any shape) that this rank counts."""
-    return [shard for name, shard in stage.shards.items() if counts_here(stage, name)]
-
-
 def counts_here(stage: ShardedStage, name: str) -> bool:
     """Whether this rank is the first of those that hold the same shard."""
     layout, rank, expert = stage.layout, stage.clock.rank, name in stage.expert_parameters
