@@ -14,7 +14,6 @@ A rank does one pass at a time, so that a step takes no less than all passes of 
 first rank, of its last, and of one with most layers are looked at, of which one has most to do.
 """
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -185,23 +184,24 @@ def least_peaks(plan: Plan, holding: PlanMemory) -> list[float]:
 
 def pipeline_peaks(work: ModuleWork, pipeline_rank: int, slots: list[Slot], forwards: KeptByForwards) -> Floats:
     """The most that forwards keep on the ranks of a pipeline rank, by its slots, (ranks,)."""
-    held, most = defaultdict[str, float](float), defaultdict[str, float](float)
-    ranks: dict[str, Ranks] = {}
-    for phase, micro_batch, chunk in slots:
-        stage = chunk * work.pipeline_ranks + pipeline_rank
-        for c in work.micro_batches[micro_batch] if work.has_backward(stage) else ():
-            if c.group not in ranks:
-                ranks[c.group] = work.stage_ranks(stage, c.ranks)
-            if not c.items or not ranks[c.group]:
-                continue
-            own, again = forwards.of(work, stage, c)
-            held[c.group] += own if phase == "F" else 0.0
-            most[c.group] = max(most[c.group], held[c.group] + (again if phase in ("B", "I") else 0.0))
-            held[c.group] -= FREED.get(phase, 0.0) * own
-    peaks = np.zeros(forwards.holding.plan.size)
-    for group, most_held in most.items():
-        own_ranks = [*ranks[group]]
-        peaks[own_ranks] = np.maximum(peaks[own_ranks], most_held)
+    peaks, groups = np.zeros(forwards.holding.plan.size), dict[str, int]()
+    of_groups: list[Ranks] = []
+    stages = range(pipeline_rank, len(work.stages), work.pipeline_ranks)
+    for c in (c for micro_batch in work.micro_batches for c in micro_batch if c.items and c.group not in groups):
+        groups[c.group] = len(of_groups)
+        of_groups.append(work.stage_ranks(pipeline_rank, c.ranks))
+    kept = np.zeros((len(stages), len(work.micro_batches), len(groups), 2))  # by forwards; and again, by a backward
+    for chunk, stage in enumerate(stages):
+        for c in (c for micro_batch in work.micro_batches if work.has_backward(stage) for c in micro_batch if c.items):
+            if of_groups[groups[c.group]]:
+                kept[chunk, c.micro_batch, groups[c.group]] = forwards.of(work, stage, c)
+    phases, micro_batches, chunks = zip(*slots, strict=True)
+    own, again = np.moveaxis(kept[list(chunks), list(micro_batches)], -1, 0)  # (slots, groups)
+    freed = np.array([-1.0 if phase == "F" else FREED.get(phase, 0.0) for phase in phases])[:, None]
+    before = np.cumsum(np.vstack([np.zeros(len(groups)), -freed[:-1] * own[:-1]]), axis=0)
+    more = np.select([np.equal(phases, "F")[:, None], np.isin(phases, ("B", "I"))[:, None]], [own, again], 0.0)
+    for ranks, most in zip(of_groups, np.max(before + more, axis=0, initial=0.0), strict=True):
+        peaks[[*ranks]] = np.maximum(peaks[[*ranks]], most)
     return peaks
 
 
