@@ -43,7 +43,8 @@ cluster: ./cluster.yaml
 profile: h100-80gb
 software: ./software.yaml
 strategy: parallel_search
-workload: {lengths: {from: mix, parts: [{weight: 1, median: 4096, sigma: 0}]}, batch_rows: 64, max_tokens: 8192}
+layout: {zero: 1}
+workload: {lengths: {from: mix, parts: [{weight: 1, median: 4096, sigma: 0}]}, batch_rows: 16, max_tokens: 8192}
 """
 CPUS = """\
 format: planner.cluster/1

@@ -20,6 +20,7 @@ from planner.specs.parallelism import DEFAULT_RANK_ORDER, MESH_DIMS, ZERO_BUBBLE
 from planner.strategies import parallel_search
 from planner.strategies.static.simulated_layouts import simulate_layout
 from planner.strategies.static.static_prediction import predict_job
+from tests.examples import share
 from tests.static_jobs import small_cluster, static_inputs
 
 SLOW_ADAPTERS = """\
@@ -98,7 +99,7 @@ def test_orders_are_simulated_as_they_are_priced(tmp_path, model, sizes, fixed, 
     problem, found = space_of(inputs)
     screened, draw, errors = screen(problem, found), random.Random(model + fixed), []
     every = ["-".join(dims) for dims in permutations(MESH_DIMS)]
-    for place in draw.sample(range(len(found["tp"])), 150):
+    for place in draw.sample(range(len(found["tp"])), share(400)):
         layout = layout_at(problem.trained, screened.layouts, place)
         passes = layout.pp * layout.vpp * len(sizes) // (layout.dp * layout.replica * layout.micro_batch)
         if layout.pp == 1 or passes > MOST_PASSES or problem.trained.module.layers % (layout.pp * layout.vpp):
@@ -127,7 +128,7 @@ def test_no_order_is_quicker_than_the_bound(tmp_path, model, sizes, fixed, of):
     problem, found = space_of(inputs)
     screened, (least, needed) = screen(problem, found), layout_bounds(problem, found)
     choices, tried = order_choices(problem, found), 0
-    for place in random.Random(fixed + model).sample(range(len(least)), 80):
+    for place in random.Random(fixed + model).sample(range(len(least)), share(240)):
         layout = layout_at(problem.trained, screened.layouts, place)
         passes = layout.pp * layout.vpp * len(sizes) // (layout.dp * layout.replica * layout.micro_batch)
         if layout.pp == 1 or passes > MOST_PASSES or needed[place] > problem.allowed:

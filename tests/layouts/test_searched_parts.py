@@ -101,7 +101,7 @@ def test_no_set_of_parts_is_quicker_than_the_one_that_is_found(job):
 
 
 @pytest.mark.slow
-@pytest.mark.every(5)
+@pytest.mark.every(10)
 def test_the_bound_is_below_every_set_of_parts(job):
     inputs, problem = job
     searched = with_searched_parts(problem, screen(problem, layouts_of(problem, fixed_fields(inputs))))

@@ -31,7 +31,7 @@ def exhaust(ahead):
 
 @pytest.mark.slow
 def test_a_few_steps_ahead_are_there_at_once_and_only_become_better(tmp_path):
-    ahead = ahead_of(tmp_path, head_of(tmp_path, effort=2))
+    ahead = ahead_of(tmp_path, head_of(tmp_path, effort=2, rows=12))
     for _ in range(4):
         assert ahead.advance()
     first = {number: offered(ahead, number) for number in (1, 2, 3, 4)}
@@ -69,7 +69,7 @@ def test_a_deadline_of_nothing_leaves_the_quickest(tmp_path):
 def test_a_long_deadline_changes_nothing(tmp_path):
     for name, planning in (("a", "{deadline_ms: 1.0e+9}"), ("b", "per_batch")):
         (tmp_path / name).mkdir()
-        exhaust(ahead_of(tmp_path / name, head_of(tmp_path / name, planning)))
+        exhaust(ahead_of(tmp_path / name, head_of(tmp_path / name, planning, rows=12)))
     a, b = (files.read(tmp_path / name / "steps/3" / STEP_FILE, StepFile) for name in ("a", "b"))
     assert with_fields(a, head="") == with_fields(b, head="")
 
@@ -79,7 +79,7 @@ def test_waiting_gives_each_step_once_and_the_best_of_its_efforts(tmp_path):
     """What is there is what planning to the end would have given, so that no clock decides what is trained."""
     for name, planning in (("waits", "{wait: true}"), ("not", "per_batch")):
         (tmp_path / name).mkdir()
-        ahead = ahead_of(tmp_path / name, head_of(tmp_path / name, planning), until=4)
+        ahead = ahead_of(tmp_path / name, head_of(tmp_path / name, planning, rows=12), until=4)
         while ahead.advance():
             if name == "waits":
                 assert all(spent(ahead, n).effort == 1 for n in (1, 2, 3) if ahead.slots.offered(n))

@@ -1,19 +1,20 @@
 """Whatever is combined with whatever: the loss and every gradient are those of one process.
 
 On four ranks every pair of choices that is possible at all is in some plan; on eight, where more can be combined, in
-some of a dozen. The first plans, which have most of the pairs, always run; the rest are for `make soak`. Every item is
-worked on exactly once (the verification of a run refuses anything else).
+some of a dozen. On four the first plans, which have most of the pairs, always run; the rest are for `make soak`. Every
+item is worked on exactly once (the verification of a run refuses anything else).
 """
 
 import pytest
 
 from planner.runtime.run_options import RunOptions
+from tests.examples import soaked
 from tests.runtime.layout_pairs import choices, name_of, pairs, pairwise, plan_of_choice
 from tests.runtime.training_worlds import run_all
 
 ALL = {4: None, 8: 12}
 FIRST = {4: 9, 8: 1}
-WARM = {4: 2, 8: 1}  # of these so many have a warm-up before, which takes as long as what they are for
+WARM = {4: 1, 8: 1}  # of these so many have a warm-up before, which takes as long as what they are for
 
 
 def verified(size, found, warm=None):
@@ -27,7 +28,7 @@ def wrong(verified):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("size", ALL)
+@pytest.mark.parametrize("size", soaked(ALL, [4]))
 def test_loss_and_gradients_are_those_of_one_process(size):
     first = pairwise(size, ALL[size])[: FIRST[size]]
     warm, others = first[: WARM[size]], first[WARM[size] :]

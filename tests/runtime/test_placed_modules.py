@@ -30,6 +30,7 @@ RARE = (
     "first stage of tensors",
     "2 + 2",
     "disjoint",
+    "pipelines of encoders",
     "overlapping",
 )  # for the soak, as other batches
 LEFT = ("first stage", "no images"), ("1 + 3", "text alone")  # each of both on one of them; the others in the soak

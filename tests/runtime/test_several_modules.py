@@ -160,7 +160,7 @@ ERRORS = {"two dtypes": 0.05}
 LATER = (
     "one feeds two", "cut", "zero 3", "zero 3, cut around another micro-batch", "zero bubble", "tensors", "chunks",
     "zero 3, one group reads", "tensors of the encoder", "texts of outputs alone", "recompute", "drawn 20",
-    "drawn 22", "tensors of the decoder", "apart", "zero 3, cut",
+    "drawn 22", "tensors of the decoder", "apart", "zero 3, cut", "two encoders",
 )  # fmt: skip
 ANYWHERE = ("stages", "before", "beside", "zero 3, stages")  # one layout, its encoder in other places
 

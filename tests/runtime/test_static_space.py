@@ -85,7 +85,7 @@ OFTEN = (  # of each kind one; the others in the soak
     (3, "ring of three, window"), (4, "uneven stages, backward in two"), (4, "uneven chunks"),
     (4, "recomputed by layer, stages"), (4, "replicas, experts, zero 1"), (4, "interleaved, zero 3"),
     (4, "stages, experts, zero 3"),
-    (6, "ring of three, stages"), (8, "folded experts, heads"),
+    (8, "folded experts, heads"),
 )  # fmt: skip
 
 

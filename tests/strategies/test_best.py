@@ -27,7 +27,8 @@ def inputs_of(tmp_path, ranks, sizes, kept="", layers=32):
     """Of the shipped model, or of its first layers: there are fewer layouts of these."""
     inputs = static_inputs(tmp_path, "llama-3-8b", small_cluster(tmp_path, "h100-80gb", ranks), sizes, "", kept)
     inputs = replace(inputs, model=with_fields(inputs.model, modules={"llm": with_fields(inputs.spec, layers=layers)}))
-    return replace(inputs, job=with_fields(inputs.job, strategy="best", fix=with_fields(inputs.job.fix, layouts={})))
+    job = with_fields(inputs.job, strategy="best", fix=with_fields(inputs.job.fix, layouts={}))
+    return replace(inputs, job=job, effort=1)
 
 
 @pytest.mark.slow
@@ -137,7 +138,7 @@ def strategies(inputs, **others):
 
 @pytest.mark.slow
 def test_a_failed_alternative_says_only_what_its_strategy_was_given(tmp_path):
-    inputs = inputs_of(tmp_path, 8, [8192] * 16, "recompute: none")
+    inputs = inputs_of(tmp_path, 8, [8192] * 16, "recompute: none", layers=2)
     best = best_of_candidates(inputs, strategies(inputs, sequence_groups=failing(Infeasible("too long"))), STRATEGIES)
     failed = {each.strategy: each for each in best.plan.alternatives if each.value is None}
     assert alternative_text(failed["sequence_groups"], "") == "sequence_groups with zero: 3, sync: micro_batch"
@@ -150,7 +151,7 @@ def test_a_failed_alternative_says_only_what_its_strategy_was_given(tmp_path):
 
 @pytest.mark.slow
 def test_an_error_about_the_job_surfaces_and_an_unable_strategy_does_not(tmp_path):
-    inputs = inputs_of(tmp_path, 8, [8192] * 16, "recompute: none")
+    inputs = inputs_of(tmp_path, 8, [8192] * 16, "recompute: none", layers=2)
     with pytest.raises(InputError, match="no such file"):
         best_of_candidates(inputs, strategies(inputs, data_ranks=failing(InputError("no such file"))), STRATEGIES)
     best = best_of_candidates(inputs, strategies(inputs, data_ranks=failing(Unsupported("not this job"))), STRATEGIES)

@@ -37,9 +37,13 @@ def alone(inputs):
                 yield name, plan.outcome.value
 
 
+def best_of(inputs):
+    return solve_job(replace(inputs, job=with_fields(inputs.job, strategy="best")), silent).plan
+
+
 def compare(job):
     inputs = load_job(job, replace(QUICK, within=0.0))
-    best = solve_job(replace(inputs, job=with_fields(inputs.job, strategy="best")), silent).plan
+    best = best_of(inputs)
     found = [*alone(inputs)]
     assert found
     for name, value in found:
@@ -64,7 +68,8 @@ def test_sequences_that_replicas_do_not_divide_go_where_the_framework_can_launch
     """128 sequences on 24 ranks: one a rank would be quicker, and replicas of Megatron have as many sequences each."""
     cluster = small_cluster(tmp_path, "h100-80gb", 24)
     job = static_job(tmp_path, "llama-3-8b", cluster, (8192,) * 128, "", "")
-    best = compare(for_software(job, "megatron"))
+    inputs = load_job(for_software(job, "megatron"), replace(QUICK, within=0.0))
+    best = best_of(inputs)
     (layout,) = best.layouts.values()
     assert 128 % (layout.dp * layout.replica * layout.micro_batch) == 0
     same_numerics = [each for each in best.alternatives if "changes numerics" not in each.because]

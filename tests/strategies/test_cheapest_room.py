@@ -67,16 +67,17 @@ def test_a_lower_hull_has_rising_slopes_and_nothing_below():
     assert [(each.freed, each.seconds) for each in lower_hull(points)] == [(0.0, 0.0), (3.0, 2.5), (4.0, 6.0)]
 
 
-MESHES = (1, 1), (2, 1), (4, 1), (1, 2), (1, 4)  # tp, cp
+MESHES = (1, 1), (2, 1), (1, 2)  # tp, cp
 GRID = [*product(MESHES, (0, 3), ("none", "full"))]  # mesh, zero, recompute
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", [0.2, pytest.param(0.6, marks=pytest.mark.soak)])
-def test_no_layouts_of_a_grid_are_quicker_with_little_memory(job, part):
-    """Every mesh without a pipeline, ZeRO stage and recomputation of both modules on all four ranks: none that fits is
+def test_no_layouts_of_a_grid_are_quicker_with_little_memory(tmp_path, part):
+    """Every mesh without a pipeline, ZeRO stage and recomputation of both modules on two ranks: none that fits is
     quicker by more than 2 % than what is found, and none is below the bound.
     """
+    job = seeing_job(tmp_path, 2, rows=ROWS[:4], images="patches,row\n1600,0\n800,3\n")
     room = room_of(job)
     least, most = room.share(room.after(len(room.steps))), room.ends[0]
     capacity, allowed = job.device.memory_gib * GIB, room.allowed * (least + part * (most - least))
@@ -84,7 +85,7 @@ def test_no_layouts_of_a_grid_are_quicker_with_little_memory(job, part):
     fixed = with_fields(job.job.fix, layouts=dict.fromkeys(room.bare, Parallelism(pp=1)))
     inputs = replace(job, job=with_fields(job.job, limits=limits, fix=fixed))
     best, trials, fitting = modality_layout.plan(inputs, None), JointTrials(inputs), list[float]()
-    for (llm, vit), micro_batch in product(product(GRID, GRID), (1, 8)):
+    for (llm, vit), micro_batch in product(product(GRID, GRID), (1, 4)):
         layouts = {name: laid_out(room.bare[name], *each) for name, each in (("llm", llm), ("vit", vit))}
         tried = trials.simulate({**layouts, "llm": with_fields(layouts["llm"], micro_batch=micro_batch)}, "")
         fitting += [tried.seconds] if tried.plan else []

@@ -16,8 +16,8 @@ def inputs_on(folder, ranks, per_node, model, sizes, fixed=""):
 
 
 CASES = [
-    ("llama-3-70b", 2, 2, [4096] * 24, ""),
     ("llama-3-70b", 8, 8, [4096] * 24, "zero: 1, recompute: none"),
+    ("llama-3-70b", 2, 2, [4096] * 24, ""),
     ("qwen3-30b-a3b", 2, 2, [4096] * 60, ""),
     ("llama-3-70b", 4, 4, [300, 9000, 512, 700, 4096, 1000, 2048, 600], ""),
 ]

@@ -70,7 +70,9 @@ def test_what_a_job_fixes_is_kept(tmp_path, fixed):
 @pytest.mark.parametrize("encoder", ["", pytest.param(", vit: {recompute: full}", marks=pytest.mark.soak)])
 def test_ranks_beside_those_of_the_llm_are_never_in_the_way(tmp_path, encoder):
     """They may have no module: a plan on the LLM's own ranks is one on more of them, too."""
-    alone, beside = (solved(seeing_job(tmp_path, ranks, f"llm: {{ranks: 0-1}}{encoder}")) for ranks in (2, 3))
+    alone, beside = (
+        solved(seeing_job(tmp_path, ranks, f"llm: {{ranks: 0-1, tp: 2, zero: 1}}{encoder}")) for ranks in (2, 3)
+    )
     assert not violations(beside)
     assert beside.outcome.value <= alone.outcome.value * (1 + 1e-9)
     assert beside.outcome.bound <= alone.outcome.value
@@ -89,7 +91,7 @@ def test_layouts_that_say_layers_of_stages_are_taken_as_they_are(tmp_path):
 
 @pytest.mark.slow
 def test_a_rank_without_a_module_is_named_and_waits_for_nothing(tmp_path):
-    plan = solved(seeing_job(tmp_path, 3, "llm: {ranks: 0-1}, vit: {ranks: 0-1}"))
+    plan = solved(seeing_job(tmp_path, 3, "llm: {ranks: 0-1, tp: 2, zero: 1}, vit: {ranks: 0-1, tp: 1, zero: 1}"))
     assert not violations(plan)
     assert unused_ranks_text(plan) == "rank 2: no module is there"
     assert waits_for_modules(score(plan).timeline, [2]) == {2: []}

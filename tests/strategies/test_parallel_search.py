@@ -3,7 +3,6 @@
 from dataclasses import replace
 from itertools import product
 
-import numpy as np
 import pytest
 
 from planner import files, pipeline
@@ -46,31 +45,7 @@ def made(tmp_path):
     return write
 
 
-# ----------------------------------------------------------------------------------------------------- brute force
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("ranks", "sizes", "fixed", "model"),
-    [
-        pytest.param(8, (4096,) * 16, "recompute: none, zero: 1", "llama-3-8b", marks=pytest.mark.soak),
-        (8, (16384,) * 8, "zero: 1, recompute: selective", "llama-3-8b"),
-        (16, (4096,) * 32, "vpp: 1, zero: 1, cp: 1, recompute: full", "qwen3-30b-a3b"),
-        pytest.param(4, (2048,) * 8, "", "llama-3-8b", marks=pytest.mark.slow),
-    ],
-)
-@pytest.mark.every(2)
-def test_the_screened_best_is_the_best_of_all(made, ranks, sizes, fixed, model):
-    inputs = made(ranks, sizes, fixed, model)
-    problem, plan = layout_problem(inputs), parallel_search.plan(inputs, None)
-    found = layout_space(problem.trained, problem.machine.network.per_node, fixed_fields(inputs))
-    screened = screen(problem, found)
-    fits = screened.fits(problem)
-    (places,) = np.nonzero(fits)
-    layouts = [layout_at(problem.trained, screened.layouts, int(place)) for place in places]
-    best = min(simulate_layout(inputs, problem, layout).seconds for layout in layouts)
-    assert plan.outcome.bound <= best
-    assert plan.outcome.quickest.value == pytest.approx(best, rel=1e-8)
+# ------------------------------------------------------------------------------------------------------- the space
 
 
 @pytest.mark.slow
@@ -138,7 +113,7 @@ def test_no_layout_that_comes_out_even_is_left_out(made):
     ],
 )
 @pytest.mark.parametrize("sizes", [(4096,) * 16, VARIED])
-@pytest.mark.every(3)
+@pytest.mark.every(4)
 def test_plans_are_legal_and_worth_what_they_say(made, fixed, sizes):
     plan = parallel_search.plan(made(8, sizes, f"{fixed}, recompute: full"), None)
     assert violations(plan) == []

@@ -16,14 +16,14 @@ from planner.specs.workload.items import ItemSize, item_outputs, item_tokens, pa
 from planner.why import ModuleFacts, WhyGroup
 from planner.why.kept_decisions import other_data, other_size
 from planner.why.plan_problem import single_step
-from tests.examples import examples
-from tests.placed_jobs import FEW
+from tests.examples import examples, soaked
+from tests.placed_jobs import FEW, PLACEMENTS
 
 SHAPE = {"layers": 2, "hidden": 16, "heads": 4, "ffn": 32, "out": 32}
 
 
 @pytest.mark.slow
-@FEW
+@pytest.mark.parametrize("name", soaked(PLACEMENTS, ["1 + 3"]))
 def test_placements_that_are_listed_go_into_why_not(placed, name):
     plan = placed(name)
     answer = pipeline.why(plan)

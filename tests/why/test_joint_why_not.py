@@ -21,7 +21,9 @@ from planner.units import GIB
 from planner.why import ModuleFacts, WhyNot, step_facts
 from planner.why.plan_problem import plan_inputs, single_step
 from planner.why.step_facts import part_name
-from tests.placed_jobs import EVERY, PLACEMENTS, SOME, placed_job
+from tests.placed_jobs import EVERY, PLACEMENTS, ROWS, SOME, placed_job
+
+FEW_IMAGES, FEW_CLIPS = "patches,row\n16,0\n16+8,3\n", "row,frames\n0,8\n"
 
 
 def solved(folder: Path, fixed, **other) -> Plan:
@@ -263,7 +265,7 @@ def test_each_step_of_several_is_asked_by_itself(tmp_path):
 @pytest.mark.every(2)
 def test_what_the_search_of_joint_layouts_decides_is_decided_again(tmp_path, word, fixed):
     """The answer is the better of what its strategy gives with the field fixed, and of the layouts that it had."""
-    job = Path(placed_job(tmp_path, {"llm": "pp: 2"}))
+    job = Path(placed_job(tmp_path, {"llm": "pp: 2"}, rows=ROWS[:4], images=FEW_IMAGES, clips=FEW_CLIPS))
     text = job.read_text().replace("fix: {layouts: {llm: {pp: 2}}}", "strategy: modality_layout\nFIX")
     job.write_text(text.replace("FIX\n", ""))
     made = pipeline.solve(str(job)).plan

@@ -20,7 +20,7 @@ from planner.why import best_static_degree
 from planner.why.static_degree import defer_items, deferrable, quantile, take_while_fits
 from tests.plans import degrees_of
 
-OPTIONS = JobOptions(batches=3, effort=1)
+OPTIONS = JobOptions(batches=2, effort=1)
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ def found():
 def test_the_static_plan_is_legal_and_has_one_degree(found):
     assert violations(found.plan) == []
     assert set(degrees_of(found.plan).values()) == {found.comparison.degree}
-    assert tuple(score(found.plan, n).step_seconds for n in range(3)) == pytest.approx(found.comparison.static_seconds)
+    assert tuple(score(found.plan, n).step_seconds for n in range(2)) == pytest.approx(found.comparison.static_seconds)
 
 
 def test_no_static_step_beats_the_bound_of_its_batch(found):
@@ -67,7 +67,7 @@ def test_deferral_never_makes_it_longer(found):
 
 @pytest.mark.slow
 def test_every_item_is_worked_on_once_in_its_batch_or_the_next():
-    inputs = load_job("demo-cpu-4", JobOptions(batches=4, effort=1))
+    inputs = load_job("demo-cpu-4", JobOptions(batches=3, effort=1))
     seen: list[dict[int, int]] = []
 
     def decide(batch: SampleBatch) -> Plan:
@@ -81,8 +81,8 @@ def test_every_item_is_worked_on_once_in_its_batch_or_the_next():
     home = {item: number for number, batch in enumerate(inputs.batches) for item in batch.items}
     for items in seen:
         assert max(home[i] for i in items) - min(home[i] for i in items) <= 1
-    assert all(home[item] < 3 for item in deferral.items)
-    assert len(deferral.seconds) == 4
+    assert all(home[item] < 2 for item in deferral.items)
+    assert len(deferral.seconds) == 3
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -110,7 +110,7 @@ def test_an_impossible_change_names_what_binds_and_frees_it(plan):
     assert pipeline.why_not(plan, (f"tokens_per_rank={int(limit) - 1}",)).after is None
 
 
-@pytest.mark.slow
+@pytest.mark.soak  # elsewhere test_enough_ranks.py asks a search the same
 def test_the_states_of_a_large_model_bind_on_few_ranks():
     plan = pipeline.solve("llama-3-70b-h100x64").plan
     answer = pipeline.why_not(plan, ("nodes=1",))

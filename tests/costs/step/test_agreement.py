@@ -19,6 +19,7 @@ from planner.plan.plan_file import Layout
 from planner.specs.base import Layers
 from planner.strategies.static.simulated_layouts import simulate_layout
 from planner.strategies.static.static_prediction import predict_job
+from tests.examples import share
 from tests.static_jobs import small_cluster, static_inputs
 
 MODELS = [
@@ -48,7 +49,7 @@ def test_simulated_and_closed_form_agree(tmp_path, model, cluster, batch, seq, f
     found = layout_space(problem.trained, problem.machine.network.per_node, fixed_fields(inputs))
     screened, random_ = screen(problem, found), random.Random(f"{model}{fixed}")
     errors = {}
-    for place in random_.sample(range(len(screened.seconds)), 100):
+    for place in random_.sample(range(len(screened.seconds)), share(360)):
         layout = layout_at(problem.trained, screened.layouts, place)
         passes = layout.pp * layout.vpp * batch // (layout.dp * layout.micro_batch)
         if passes <= MOST_PASSES and comes_out_even(layout, problem.trained.module.layers):
@@ -67,7 +68,7 @@ def test_zero_bubble_agrees_as_far_as_it_says(tmp_path, schedule):
     problem = layout_problem(inputs)
     found = layout_space(problem.trained, problem.machine.network.per_node, fixed_fields(inputs))
     screened, count = screen(problem, found), 0
-    for place in random.Random(schedule).sample(range(len(screened.seconds)), 70):
+    for place in random.Random(schedule).sample(range(len(screened.seconds)), share(240)):
         layout = layout_at(problem.trained, screened.layouts, place)
         rows = 128 // (layout.dp * layout.micro_batch)
         if layout.pp > 1 and layout.pp * rows <= MOST_PASSES and comes_out_even(layout, 32):
