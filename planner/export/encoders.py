@@ -89,7 +89,8 @@ def require_alike(target: Target, plan: Plan, llm: str, name: str) -> None:
             beside = all({*ranks} <= {plan.groups[a.group].ranks} for a, ranks in zip(own, read, strict=True))
             if any(None in ranks for ranks in read) or not (even if apart else beside):
                 message = f"{name} computes items on other ranks, or in another micro-batch, than {target.name} would"
-                raise InputError(message, where="steps", fix="as many samples in every micro-batch, serves: 1")
+                fix = "as many samples in every micro-batch" if apart else f"dp, tp and cp as those of {llm}"
+                raise InputError(message, where="steps", fix=f"{fix}, and serves: 1")
 
 
 def of(plan: Plan, micro_batch: MicroBatch, module: str) -> Iterator[Assignment]:

@@ -113,7 +113,8 @@ def launch_of_plan(target: Target, plan: Plan) -> Launch:
     steps = {sum(len(a.items) for m in step.micro_batches for a in of(plan, m, name)) for step in plan.steps}
     if len(sizes) != 1 or len(steps) != 1:
         message = f"{target.name} is told one length of sequences, and the plan has {min(sizes)} to {max(sizes)} tokens"
-        raise InputError(message, where=f"uses.items.{name}", fix="workload: {lengths: 8192, batch_rows: 512}")
+        fix = "text of one length, and images of one size" if encoders else "workload: {lengths: 8192, batch_rows: 512}"
+        raise InputError(message, where=f"uses.items.{name}", fix=fix)
     timing = plan.uses.prices.timing
     launch = Launch(
         module=module,

@@ -27,7 +27,7 @@ OFFSET, ENCODER_DP, LLM_PP = "--llm-offset", "--encoder-dp", "--llm-pp"
 ASKED = ("encoders", "images", "audio")  # that no argument says: --set encoders=qwen2.5-vl-7b
 OWN = {
     "MODEL_PROVIDER": "name of your model provider in examples/mimo/model_providers",
-    "DATASET_PROVIDER": "name of your data set's provider",
+    "DATASET_PROVIDER": "name of your provider of data, among its choices",
 }
 PROVIDED = {"--model-provider": ('"$MODEL_PROVIDER"',), "--dataset-provider": ('"$DATASET_PROVIDER"',)}
 LIKE_LLM = ("zero", "dtype", "gradients")  # fields of encoders that are the LLM's
@@ -57,9 +57,13 @@ def with_llm(stated: Stated, fields: Fields) -> dict[str, object]:
 
 
 def read_apart(stated: Stated, fields: Fields) -> Fields:
-    """Encoders are the first stage of 1F1B, one micro-batch ahead. Raises InputError where ranks are left over, or
-    samples of a micro-batch do not divide over encoders.
+    """An encoder is the first stage of 1F1B, one micro-batch ahead. Raises InputError where there are several, where
+    ranks are left over, or where samples of a micro-batch do not divide over its ranks.
     """
+    if len(fields["encoders.modules"]) > 1:
+        names = " and ".join(fields["encoders.modules"])
+        message = f"one encoder may have ranks of its own, and there are {names}"
+        raise stated.error(OFFSET, message, "all modules on all ranks, or a model with one encoder")
     tp, dp = (fields[f"encoders.layout.{name}"] for name in ("tp", "dp"))
     llm_tp, llm_dp, pp = (fields[f"layout.{name}"] for name in ("tp", "dp", "pp"))
     offset = stated.integer(OFFSET, 4)

@@ -102,7 +102,7 @@ def unsaid(target: Target, lost: Difference, arguments: Arguments) -> InputError
 
 def shown(value: Any) -> str:
     """A field's value in a message."""
-    text = flow_text([*value]) if isinstance(value, tuple) else flow_text(value)
+    text = "none" if value is None else flow_text(value)
     return text if len(text) <= 60 else f"{text[:57]}…"
 
 

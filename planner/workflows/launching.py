@@ -1,6 +1,7 @@
 """Plans for other programs: the file that starts one, or the best plan of those that the program can be told."""
 
 from dataclasses import replace
+from itertools import product
 from shlex import quote
 
 from planner import pipeline
@@ -10,7 +11,7 @@ from planner.export import ExportedPlan, Unsaid, export_plan, require_known, tol
 from planner.plan.descriptions import layout_text
 from planner.plan.plan_file import Plan
 from planner.scoring import in_memory, scored_at
-from planner.specs.base import with_fields
+from planner.specs.base import Ranks, with_fields
 from planner.specs.inputs import JobOptions
 from planner.specs.job import Fix
 from planner.specs.named_files import read_software
@@ -41,7 +42,7 @@ def exported(reference: str, to: str, version: str = "", launcher: str = "") -> 
     try:
         return export_plan(plan, to, version, launcher, unfit)
     except InputError as error:
-        asked = isinstance(error, Unsaid) and to in TARGETS and len(plan.layouts) == 1
+        asked = isinstance(error, Unsaid) and to in TARGETS
         other = best_told(plan, to, version) if asked else None
         where = error.where if error.where.startswith("--") or not error.where else f"{reference} ({error.where})"
         fix = f"{error.fix}; or {other}" if other else error.fix
@@ -53,13 +54,14 @@ def best_told(plan: Plan, to: str, version: str) -> str | None:
     static layouts has the problem.
     """
     try:
-        found = best_for(plan, TARGETS[to])
+        found = best_for(plan, TARGETS[to]) if len(plan.layouts) == 1 else best_beside(plan, to, version)
         export_plan(found, to, version)
     except (InputError, Infeasible):
         return None
-    (layout,) = found.layouts.values()
+    named = [f"{name} {layout_text(each, plan.size)}" for name, each in found.layouts.items()]
+    text = layout_text(*found.layouts.values()) if len(named) == 1 else f"of all modules alike {' and '.join(named)}"
     software = TARGETS[to].software
-    return f"software: {software} in the job, whose best is {layout_text(layout)}: {price_beside(found, plan)}"
+    return f"software: {software} in the job, whose best is {text}: {price_beside(found, plan)}"
 
 
 def best_for(plan: Plan, target: Target) -> Plan:
@@ -77,6 +79,41 @@ def best_for(plan: Plan, target: Target) -> Plan:
     timing = with_fields(inputs.timing, overlaps_replicas=True, gathers_ahead=True)  # that is a matter of arguments too
     framework = read_software(target.software)[0].framework
     return pipeline.plan_of(replace(inputs, job=job, timing=timing, software=framework))
+
+
+def best_beside(plan: Plan, to: str, version: str) -> Plan:
+    """The quickest plan of a plan's problem whose modules are all on all ranks, with the same degrees, of those that a
+    program can be told. Raises Infeasible where none fits.
+    """
+    inputs = reasons.asked_inputs(reasons.single_step(plan, 0))
+    framework, found = read_software(TARGETS[to].software)[0].framework, []
+    llm = next(name for name in plan.layouts if not any(edge.source == name for edge in plan.edges))
+    for tp, how in product((1, 2, 4, 8), ("none", "selective", "full")):
+        own = Parallelism(
+            tp=tp,
+            cp=1,
+            pp=1,
+            zero=1,
+            recompute=how,
+            micro_batch=1,
+            overlap=(),
+            offload=0.0,
+            ranks=Ranks(range(plan.size)),
+        )
+        encoder = with_fields(own, ahead=0, serves=1, backward="at_once")
+        layouts = {name: own if name == llm else encoder for name in plan.layouts}
+        job = with_fields(
+            inputs.job, strategy=strategy_deciding("layouts", 2), layout=Parallelism(), fix=Fix(layouts=layouts)
+        )
+        try:
+            each = pipeline.plan_of(replace(inputs, job=job, software=framework))
+            told_arguments(TARGETS[to], each, version)
+        except (InputError, Infeasible):
+            continue
+        found.append(each)
+    if not found:
+        raise Infeasible("no such plan fits", where="layouts", fix="more ranks")
+    return min(found, key=lambda each: each.prediction.step_seconds)
 
 
 def price_beside(found: Plan, plan: Plan) -> str:
