@@ -81,8 +81,8 @@ def in_plan(plan: Plan, path: str) -> str:
     llm, encoders = readers_and_encoders(plan)
     name = encoders[0] if path.startswith("encoders.") else llm
     top, _, rest = path.removeprefix("encoders.").partition(".")
-    of = {"layout": f"layouts.{name}", "module": f"uses.models.{name}"}
-    return f"{of[top]}.{rest}" if top in of else path
+    of = {"layout": f"layouts.{name}", "module": f"uses.models.{name}", "modules": "layouts"}
+    return ".".join(filter(None, (of[top], rest))) if top in of else path
 
 
 def require_launchable_by(target: Target, plan: Plan) -> None:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 
 from planner.specs import library
-from planner.specs.layers import Decoder, Module
+from planner.specs.layers import Module
 from planner.specs.model import Model
 from planner.specs.parallelism import parts_of, recompute_of
 from planner.targets.asked_rows import asked
@@ -18,12 +18,12 @@ from planner.targets.launch_command import LaunchCommand
 from planner.targets.megatron import LAYOUT_ROWS, STEP_ROWS, TOKENS_ROW, read_dispatch, write_dispatch
 from planner.targets.megatron_layers import EXPERT_ROWS, MODULE_ROWS, VOCAB_ROW, has_experts
 from planner.targets.megatron_script import DATA, HOLES, MEGATRON, TRAINING, ScriptForm, read, write_form
-from planner.targets.rows import Fields, Row, Stated, number, switches, word
+from planner.targets.rows import Fields, Row, Stated, number, switches
 from planner.targets.target import Target
 
 APART, TOGETHER = "examples.mimo.pretrain_mimo", "examples/mimo/train.py"
 EXAMPLES = f"{MEGATRON.checked} and examples/mimo of core_v0.19.0"
-OFFSET, ENCODER_DP, LLM_PP = "--llm-offset", "--encoder-dp", "--llm-pp"
+OFFSET, ENCODER_DP, LLM_CP, LLM_PP = "--llm-offset", "--encoder-dp", "--llm-cp", "--llm-pp"
 ASKED = ("encoders", "images", "audio")  # that no argument says: --set encoders=qwen2.5-vl-7b
 OWN = {
     "MODEL_PROVIDER": "name of your model provider in examples/mimo/model_providers",
@@ -37,8 +37,8 @@ OTHER = frozenset((*ASKED, "--image-token-id", "--mock-dataset-size", "--pad-tok
 
 def encoders_of(stated: Stated, name: str) -> dict[str, Module]:
     """The encoders of a model file, by name or path. Raises InputError where it has none."""
-    modules = library.read_named(stated.one(name), Model)[0].modules
-    found: dict[str, Module] = {own: module for own, module in modules.items() if not isinstance(module, Decoder)}
+    model = library.read_named(stated.one(name), Model)[0]
+    found = {edge.source: model.modules[edge.source] for edge in model.edges if edge.by == "tokens"}
     if not found:
         raise stated.error(name, "it has no encoders", "a model such as qwen2.5-vl-7b")
     return found
@@ -63,7 +63,9 @@ def read_apart(stated: Stated, fields: Fields) -> Fields:
     if len(fields["encoders.modules"]) > 1:
         names = " and ".join(fields["encoders.modules"])
         message = f"one encoder may have ranks of its own, and there are {names}"
-        raise stated.error(OFFSET, message, "all modules on all ranks, or a model with one encoder")
+        raise stated.error("encoders", message, "all modules on all ranks, or a model with one encoder")
+    if fields["layout.cp"] != 1:
+        raise stated.error(LLM_CP, f"beside encoders cp is 1, and not {fields['layout.cp']}", "cp: 1")
     tp, dp = (fields[f"encoders.layout.{name}"] for name in ("tp", "dp"))
     llm_tp, llm_dp, pp = (fields[f"layout.{name}"] for name in ("tp", "dp", "pp"))
     offset = stated.integer(OFFSET, 4)
@@ -126,7 +128,7 @@ APART_ROWS: tuple[Row, ...] = (
     degree("encoders.layout.tp", "--encoder-tp", 2),
     degree("encoders.layout.dp", ENCODER_DP, 2),
     degree("layout.tp", "--llm-tp", 2),
-    word("layout.cp", "--llm-cp", {1: "1"}, 1),
+    degree("layout.cp", LLM_CP, 1),
     degree("layout.pp", LLM_PP, 1),
     degree("layout.dp", "--llm-dp", 2),
     degree("layout.ep", "--llm-ep", 1),

@@ -85,7 +85,11 @@ def arguments_of(target: Target, launch: Launch, version: str) -> dict[str, tupl
             raise InputError(message, where="--version", fix=f"--version {target.since[argument]}, or later")
     fields = fields_of(meant)
     given = {name: fields[name] for name in ("ranks", "per_node", "blackwell", *target.outside)}
-    told = canonical(launch_of(read_rows(target.rows, Stated(arguments), given)))
+    try:
+        told = canonical(launch_of(read_rows(target.rows, Stated(arguments), given)))
+    except InputError as error:
+        row = next((row for row in target.rows if error.where in row.arguments), None)
+        raise InputError(error.message, where=row.fields[0] if row else error.where, fix=error.fix) from error
     lost = next(differences(meant, told), None)
     if lost:
         raise unsaid(target, lost, arguments)

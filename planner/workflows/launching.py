@@ -3,6 +3,7 @@
 from dataclasses import replace
 from itertools import product
 from shlex import quote
+from typing import get_args
 
 from planner import pipeline
 from planner import why as reasons
@@ -15,7 +16,7 @@ from planner.specs.base import Ranks, with_fields
 from planner.specs.inputs import JobOptions
 from planner.specs.job import Fix
 from planner.specs.named_files import read_software
-from planner.specs.parallelism import Parallelism
+from planner.specs.parallelism import Parallelism, Recompute, RecomputeName
 from planner.strategies import strategy_deciding
 from planner.targets import TARGETS, Target
 from planner.units import percent
@@ -59,7 +60,8 @@ def best_told(plan: Plan, to: str, version: str) -> str | None:
     except (InputError, Infeasible):
         return None
     named = [f"{name} {layout_text(each, plan.size)}" for name, each in found.layouts.items()]
-    text = layout_text(*found.layouts.values()) if len(named) == 1 else f"of all modules alike {' and '.join(named)}"
+    alone = next(iter(found.layouts.values()))
+    text = layout_text(alone) if len(named) == 1 else f"of all modules alike {' and '.join(named)}"
     software = TARGETS[to].software
     return f"software: {software} in the job, whose best is {text}: {price_beside(found, plan)}"
 
@@ -88,7 +90,8 @@ def best_beside(plan: Plan, to: str, version: str) -> Plan:
     inputs = reasons.asked_inputs(reasons.single_step(plan, 0))
     framework, found = read_software(TARGETS[to].software)[0].framework, []
     llm = next(name for name in plan.layouts if not any(edge.source == name for edge in plan.edges))
-    for tp, how in product((1, 2, 4, 8), ("none", "selective", "full")):
+    kinds: tuple[Recompute, ...] = get_args(RecomputeName)
+    for tp, how in product((1, 2, 4, 8), kinds):
         own = Parallelism(
             tp=tp,
             cp=1,

@@ -70,7 +70,7 @@ REFUSED = {  # changed layouts → where, and part of the message
     "zero": (APART, "llm", "zero: 3", "layouts.llm.zero", "zero: 3"),
     "waits": (APART, "vision", "ahead: 0", "layouts.vision.ahead", "ahead: 0"),
     "late": (APART, "vision", "backward: last", "layouts.vision.backward", "backward: last"),
-    "cp": (APART, "llm", "cp: 2, micro_batch: 2", "layouts.llm.cp", "cp: 2; --llm-cp says 1"),
+    "cp": (APART, "llm", "cp: 2, micro_batch: 2", "layouts.llm.cp", "cp is 1, and not 2"),
     "recompute": (TOGETHER, "vision", "recompute: full", "layouts.vision.recompute", "recompute: full"),
     "other tp": (TOGETHER, "vision", "tp: 1", "steps", "on other ranks"),
     "pipeline": (TOGETHER, "llm", "tp: 1, pp: 2", "steps", "on other ranks"),
