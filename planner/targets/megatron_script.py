@@ -11,6 +11,7 @@ from planner.targets.launch_command import LaunchCommand, read_launch
 from planner.targets.launch_script import Script, script_text
 from planner.targets.megatron import (
     CHECKED,
+    DEGREES,
     LAYOUT_ROWS,
     ROWS,
     SINCE,
@@ -114,6 +115,7 @@ MEGATRON = Target(
     unpriced=UNPRICED | UNPRICED_SWITCHES,
     other=OTHER | OTHER_SWITCHES,
     switches=SWITCHES,
+    idle={"--sequence-parallel": DEGREES["tp"]},
     write=partial(write_form, ScriptForm("pretrain_gpt.py", CHECKED, LAYOUT_ROWS, HOLES, TRAINING, DATA)),
     read=read,
 )

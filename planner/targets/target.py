@@ -45,6 +45,7 @@ class Target(NamedTuple):
     read: Callable[[str, str, Mapping[str, str]], LaunchCommand]  # text, name of the file, values for what it computes
     started: Mapping[str, ConfigFile] = {}  # version → how a file that is no script is started
     outside: tuple[str, ...] = ()  # fields of a launch that its file says by name alone, or leaves to the program
+    idle: Mapping[str, str] = {}  # switch → the argument without which it changes nothing, and is not written
     beside: "tuple[Target, ...]" = ()  # what is told of encoders beside an LLM: on ranks of their own, or on all
 
 

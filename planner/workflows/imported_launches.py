@@ -1,5 +1,6 @@
 """Launch files of other programs as jobs whose layout is fixed: does it fit, how long is a step, what is better."""
 
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -14,6 +15,7 @@ from planner.plan.launchable.launch_refusals import launch_refusals, refusal_tex
 from planner.plan.launchable.launch_rules import trained_facts
 from planner.plan.legal.layout_laws import expert_laws, recompute_laws, stage_laws, tensor_laws, unshardable_laws
 from planner.plan.plan_file import Layout
+from planner.printable import one_line
 from planner.specs.base import with_fields
 from planner.specs.framework.software import Software
 from planner.specs.hardware.cluster import Cluster
@@ -85,12 +87,22 @@ def import_launch(name: str, file: Path, gpus: str, folder: Path, given: Mapping
     )
     layout = require_startable(read)
     written = job_files(read, layout, gpus, folder, file)
+    require_own(folder)
     for each, content in written.items():
         fix = f"name another folder with -o, or go on with it: planner fits {folder / JOB_FILE}"
         files.require_unchanged(folder / each, files.dump(content), fix)
     for each, content in written.items():
         files.write(folder / each, content)
     return ImportedLaunch(folder / JOB_FILE, layout, read)
+
+
+def require_own(folder: Path) -> None:
+    """Raises InputError for a folder in a missing one, and for one that has files and is no job's."""
+    files.require_parent(folder)
+    others = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+    if others and JOB_FILE not in others:
+        message = f"the folder has other files, such as {one_line(others[0])}, and is no job's"
+        raise InputError(message, where=f"-o {folder}", fix="name a new folder with -o")
 
 
 def gpu_cluster(gpus: str) -> NodeCluster | Cluster:

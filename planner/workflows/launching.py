@@ -139,4 +139,6 @@ def better(reference: str, to: str, version: str = "") -> ExportedPlan:
         if before.get(argument) != after.get(argument):
             changed = ((sign, of.get(argument)) for sign, of in (("-", before), ("+", after)))
             lines += [" ".join((f"{sign} {argument}", *map(quote, told))) for sign, told in changed if told is not None]
+        if argument not in before and TARGETS[to].idle.get(argument, argument) not in (*before, argument):
+            lines[-1] += "  # if it is not there: it did nothing before"
     return ExportedPlan("change of arguments", "\n".join([*lines, ""]), ())

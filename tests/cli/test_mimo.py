@@ -102,9 +102,7 @@ def test_samples_of_unlike_lengths_are_refused(job, tmp_path):
 
 @pytest.mark.slow
 def test_a_search_beside_a_refusal_ends_in_a_plan_that_can_be_told(job, tmp_path):
-    error = refused(
-        "export", job(TOGETHER["vision"], "tp: 2, recompute: full"), "--to", "megatron", "-o", tmp_path / "n"
-    )
+    error = refused("export", job("tp: 2, gradients: bf16", "tp: 2"), "--to", "megatron", "-o", tmp_path / "n")
     assert "of all modules alike vision {tp: 1" in error.fix and " less" in error.fix
 
 
@@ -116,4 +114,6 @@ def test_shipped_jobs_of_several_modules_are_refused_for_their_lengths(name, tmp
     (tmp_path / "job.yaml").write_text(text)
     planner("solve", tmp_path / "job.yaml", "-o", tmp_path / "plan.yaml", "--effort", "1")
     error = refused("export", tmp_path / "plan.yaml", "--to", "megatron", "-o", tmp_path / "none.sh")
-    assert "one length of sequences" in error.message and "uses.items.llm" in error.where
+    uneven = "17" in name  # ranks, on nodes of 8
+    assert ("as many ranks on every node" if uneven else "one length of sequences") in error.message
+    assert "(ranks)" in error.where if uneven else "uses.items.llm" in error.where
