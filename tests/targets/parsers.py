@@ -2,8 +2,6 @@
 mutations through it, and writes what it says to tests/targets/verdicts, which the suite compares files with.
 """
 
-import hashlib
-import json
 import os
 import stat
 import subprocess
@@ -16,10 +14,8 @@ from typing import Any
 from planner.errors import InputError
 from planner.targets import TARGETS, Launch, WrittenLaunch, arguments_of, read_target
 from tests.targets.launches import LAUNCHES, known_of, target_of
+from tests.targets.parser_runs import PARSERS, answers_of, digest, refusal, refusals, write_verdicts
 
-HOME = Path(__file__).parents[2]
-PARSERS = HOME / ".parsers"
-VERDICTS = Path(__file__).parent / "verdicts"
 WHEELS = {"megatron": (("megatron-core==0.19.2", "3.12"), ("triton==3.9.0", ""))}  # and the Python that a wheel is for
 REPOSITORY, EXAMPLES = "https://github.com/NVIDIA/Megatron-LM", "core_v0.19.0"
 HOLES = {"DATA_PATH": "tokens", "TOKENIZER_MODEL": "tokenizer", "NODE_RANK": "0", "MASTER_ADDR": "node-0"}
@@ -82,11 +78,11 @@ def refused_here(argv: list[str], name: str) -> str:
     """What `planner import` says of a command; empty: it reads it."""
     launch = LAUNCHES[name]
     text = f"torchrun {program_of(launch)} {' '.join(argv)}\n"
-    try:
-        read_target(TARGETS["megatron"], text, "launch.sh", {}, lambda command: known_of(launch))
-    except InputError as error:
-        return error.message
-    return ""
+
+    def read() -> object:
+        return read_target(TARGETS["megatron"], text, "launch.sh", {}, lambda command: known_of(launch))
+
+    return refusal(read, InputError)
 
 
 def install(name: str) -> Path:
@@ -112,22 +108,6 @@ def checkout() -> Path:
     return folder
 
 
-def judge(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What Megatron's parser says of each command."""
-    paths = f"{install('megatron')}:{checkout()}"
-    environment = {**os.environ, "PYTHONPATH": paths, "RANK": "0", "WORLD_SIZE": "1"}
-    done = subprocess.run(
-        [sys.executable, str(Path(__file__).parent / "megatron_parser.py")],
-        input="".join(json.dumps(case) + "\n" for case in cases),
-        env=environment,
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-        cwd=tempfile.gettempdir(),
-    )
-    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-
-
 def verdicts() -> dict[str, dict[str, Any]]:
     """By launch: the digest of its file, what the parser derives, and who refuses each mutation."""
     cases, names = [], []
@@ -138,25 +118,16 @@ def verdicts() -> dict[str, dict[str, Any]]:
             own["program"] = target_of(launch).programs[0]
             cases += [{"argv": argv, **own}, *({"argv": mutated(argv, *how), **own} for how in MUTATIONS.values())]
             names.append(name)
-    answers, each = judge(cases), 1 + len(MUTATIONS)
-    assert len(answers) == len(cases)
+    paths = f"{install('megatron')}:{checkout()}"
+    variables = {"PYTHONPATH": paths, "RANK": "0", "WORLD_SIZE": "1"}
+    answers, each = answers_of(sys.executable, "megatron_parser.py", cases, variables), 1 + len(MUTATIONS)
     found: dict[str, dict[str, Any]] = {}
     for number, name in enumerate(names):
         accepted, *others = answers[number * each : (number + 1) * each]
-        refusals = {}
-        for kind, case, answer in zip(MUTATIONS, cases[number * each + 1 :], others, strict=False):
-            who = [
-                who
-                for who, says in (("parser", answer.get("error")), ("planner", refused_here(case["argv"], name)))
-                if says
-            ]
-            refusals[kind] = who
-        digest = hashlib.sha256(script_of(name).encode()).hexdigest()[:16]
-        found[name] = {"sha256": digest, **accepted, "refused": refusals}
+        here = (refused_here(case["argv"], name) for case in cases[number * each + 1 : (number + 1) * each])
+        found[name] = {"sha256": digest(script_of(name)), **accepted, "refused": refusals(MUTATIONS, others, here)}
     return found
 
 
 if __name__ == "__main__":
-    VERDICTS.mkdir(exist_ok=True)
-    text = json.dumps({"parser": TARGETS["megatron"].checked, "launches": verdicts()}, indent=1)
-    (VERDICTS / "megatron.json").write_text(text + "\n")
+    write_verdicts("megatron", {"parser": TARGETS["megatron"].checked, "launches": verdicts()})

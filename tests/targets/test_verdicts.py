@@ -15,7 +15,8 @@ from planner.specs.parallelism import MESH_DIMS
 from planner.targets import TARGETS, canonical, encoder_layout, layout_of
 from tests.targets.examples_of_others import LIST
 from tests.targets.launches import LAUNCHES
-from tests.targets.parsers import MUTATIONS, VERDICTS, mutated, refused_here, run_script, script_of
+from tests.targets.parser_runs import VERDICTS
+from tests.targets.parsers import MUTATIONS, mutated, refused_here, run_script, script_of
 
 SAID = json.loads((VERDICTS / "megatron.json").read_text())
 # Dims of the plan's mesh that Megatron's groups are over: data ranks are there one dim.
@@ -57,8 +58,8 @@ def test_the_file_is_the_one_that_was_accepted_and_derives_what_the_plan_says(na
     assert said["groups"] == hashlib.sha256(json.dumps(groups).encode()).hexdigest()[:16]
 
 
-# A line, perhaps with its argument, or the program that is started.
-PLACE = r":\d+(:\d+)?( \(|\)$)|files are read that start|it starts"
+# A line, perhaps with its argument; the program that is started; or the layout of the job that the file became.
+PLACE = r":\d+(:\d+)?( \(|\)$)|files are read that start|\(fix\.layouts"
 
 
 def test_launch_files_of_others_were_priced_or_refused_with_what_is_not_known():
@@ -69,9 +70,7 @@ def test_launch_files_of_others_were_priced_or_refused_with_what_is_not_known():
     assert sum(each["ended"] == "priced" for each in ends) >= 20
     for each in ends:
         assert (each["ended"], bool(each["about"])) in (("priced", False), ("refused", True)), each["file"]
-        assert each["ended"] == "priced" or re.search(
-            r":\d+( \(--|\)$)|files are read that start|\.(sh|yaml)", each["about"]
-        )
+        assert each["ended"] == "priced" or re.search(PLACE, each["about"]), each
 
 
 def test_every_mutation_was_refused_by_that_parser_or_here():
