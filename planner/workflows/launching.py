@@ -1,5 +1,6 @@
 """Plans for other programs: the file that starts one, or the best plan of those that the program can be told."""
 
+from contextlib import suppress
 from dataclasses import replace
 from itertools import product
 from shlex import quote
@@ -22,6 +23,7 @@ from planner.targets import TARGETS, Target
 from planner.units import percent
 
 DEFAULTS = JobOptions()
+WHOLLY: tuple[Recompute, ...] = ("full", "none")
 
 
 def plan_at(reference: str) -> tuple[Plan, str]:
@@ -55,7 +57,7 @@ def best_told(plan: Plan, to: str, version: str) -> str | None:
     static layouts has the problem.
     """
     try:
-        found = best_for(plan, TARGETS[to]) if len(plan.layouts) == 1 else best_beside(plan, to, version)
+        found = best_for(plan, to, version)
         export_plan(found, to, version)
     except (InputError, Infeasible):
         return None
@@ -66,16 +68,36 @@ def best_told(plan: Plan, to: str, version: str) -> str | None:
     return f"software: {software} in the job, whose best is {text}: {price_beside(found, plan)}"
 
 
-def best_for(plan: Plan, target: Target) -> Plan:
-    """The best plan of a plan's problem that a program can launch, whatever layout was asked for. Raises InputError and
-    Infeasible.
+def best_for(plan: Plan, to: str, version: str) -> Plan:
+    """The best plan of a plan's problem that a program can be told, whatever layout was asked for: of those that
+    recompute all layers or none, where no argument says how the best of all does. Raises InputError and Infeasible.
+    """
+    if len(plan.layouts) > 1:
+        return best_beside(plan, to, version)
+    found = best_with(plan, TARGETS[to], None)
+    try:
+        told_arguments(TARGETS[to], found, version)
+    except Unsaid as error:
+        told = []
+        for how in WHOLLY if error.where.endswith(".recompute") else ():
+            with suppress(Infeasible):
+                told.append(best_with(plan, TARGETS[to], how))
+        if not told:
+            raise
+        found = min(told, key=lambda each: each.prediction.step_seconds)
+    return found
+
+
+def best_with(plan: Plan, target: Target, how: Recompute | None) -> Plan:
+    """The best plan of a plan's problem that a program can launch, which recomputes like this, or as it is best. Raises
+    InputError and Infeasible.
     """
     inputs = reasons.asked_inputs(reasons.single_step(plan, 0))
     (layout,) = plan.layouts.values()
     job = with_fields(
         inputs.job,
         strategy=strategy_deciding("layouts", 1),
-        layout=Parallelism(dtype=layout.dtype, gradients=layout.gradients),
+        layout=Parallelism(dtype=layout.dtype, gradients=layout.gradients, recompute=how),
         fix=Fix(),
     )
     timing = with_fields(inputs.timing, overlaps_replicas=True, gathers_ahead=True)  # that is a matter of arguments too
@@ -131,9 +153,13 @@ def better(reference: str, to: str, version: str = "") -> ExportedPlan:
     """
     plan, unfit = plan_at(reference)
     require_known(to, TARGETS)
-    found = best_for(plan, TARGETS[to])
+    found = best_for(plan, to, version)
     before, after = (told_arguments(TARGETS[to], each, version) for each in (plan, found))
-    lines = [f"# {plan.prediction.step_seconds:.4g} s a step; {price_beside(found, plan)}, simulated"]
+    quicker = bool(unfit) or found.prediction.step_seconds < plan.prediction.step_seconds
+    if not quicker:
+        after = before
+    price = price_beside(found, plan) if quicker else "none that was found is quicker"
+    lines = [f"# {plan.prediction.step_seconds:.4g} s a step; {price}, simulated"]
     lines += [f"# the first {unfit}"] if unfit else []
     for argument in dict.fromkeys([*before, *after]):
         if before.get(argument) != after.get(argument):
