@@ -14,6 +14,7 @@ MENTIONED = re.compile(r"(?<![\w/.*-])((?:planner/)?(?:\w+/)*\w+\.(?:py|c|js))\b
 ELSEWHERE = {
     "megatron/training/arguments.py",
     "pretrain_gpt.py",
+    "examples/mimo/train.py",
     "tools/preprocess_data.py",
     "train.py",
     "core/transformer/transformer_config.py",

@@ -26,6 +26,7 @@ from planner.files.named_paths import (
     path_exists,
     plain_name,
     require_folder,
+    require_parent,
     require_unchanged,
     require_writable,
 )
@@ -69,6 +70,7 @@ __all__ = [
     "read_json",
     "read_text",
     "require_folder",
+    "require_parent",
     "require_regular",
     "require_unchanged",
     "require_writable",

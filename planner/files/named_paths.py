@@ -58,6 +58,18 @@ def require_unchanged(path: Path, text: str, fix: str, option: str = "-o") -> No
         raise InputError("there is another file already", where=str(path), fix=fix)
 
 
+def require_parent(path: Path, option: str = "-o") -> None:
+    """Raises InputError where the folder that a file or folder is to be written in is not there."""
+    missing = next((each for each in (path.parent, *path.parent.parents) if os.path.isdir(each)), path.parent)
+    if missing != path.parent:
+        first = missing / path.parent.relative_to(missing).parts[0]
+        raise InputError(
+            f"there is no folder {first}",
+            where=f"{option} {path}",
+            fix=f"mkdir -p {path.parent}, or name another with {option}",
+        )
+
+
 def require_folder(path: Path, where: str) -> None:
     """Raises InputError where the folder is not there and cannot be made, or files cannot be created in it."""
     make_folder(path, where, FOLDER_FIX)

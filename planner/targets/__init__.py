@@ -2,11 +2,12 @@
 
 from planner.targets.accelerate import ACCELERATE
 from planner.targets.deepspeed import DEEPSPEED
-from planner.targets.launch import Launch, blackwell, canonical, layout_of
+from planner.targets.launch import Encoders, Launch, blackwell, canonical, decided_layout, encoder_layout, layout_of
 from planner.targets.launch_command import LaunchCommand
 from planner.targets.launchers import LAUNCHERS, Started, runtime_script, starting
 from planner.targets.megatron_layers import GPT2_TOKENS, VOCAB_MULTIPLE, gated_ffn, padded_vocab
 from planner.targets.megatron_script import MEGATRON, megatron_fields
+from planner.targets.mimo import MIMO
 from planner.targets.rows import Stated
 from planner.targets.target import (
     ReadLaunch,
@@ -20,13 +21,16 @@ from planner.targets.target import (
 from planner.targets.torchtitan_files import TORCHTITAN
 
 # What `planner export` writes and `planner import` reads.
-TARGETS: dict[str, Target] = {each.name: each for each in (MEGATRON, TORCHTITAN, DEEPSPEED, ACCELERATE)}
+TARGETS: dict[str, Target] = {
+    each.name: each for each in (MEGATRON._replace(beside=MIMO), TORCHTITAN, DEEPSPEED, ACCELERATE)
+}
 
 __all__ = [
     "GPT2_TOKENS",
     "LAUNCHERS",
     "TARGETS",
     "VOCAB_MULTIPLE",
+    "Encoders",
     "Launch",
     "LaunchCommand",
     "ReadLaunch",
@@ -38,6 +42,8 @@ __all__ = [
     "blackwell",
     "canonical",
     "chosen_version",
+    "decided_layout",
+    "encoder_layout",
     "gated_ffn",
     "layout_of",
     "located",

@@ -10,7 +10,18 @@ from planner.specs.layers.components import Experts, LatentAttentionShape, State
 from planner.specs.layers.head_widths import head_dim, kv_heads
 from planner.specs.parallelism import DEFAULT_RANK_ORDER, MESH_DIMS, Parallelism, Recompute, decided_fields
 
+
+class Encoders(Spec, kw_only=True):
+    """Modules whose outputs are tokens of the LLM: all on the first ranks, in front of its own, or all on all ranks."""
+
+    modules: dict[str, Module]
+    layout: Parallelism
+    apart: bool
+
+
 NESTED: dict[str, type[Spec]] = {  # path → what its fields make
+    "encoders.layout": Parallelism,
+    "encoders": Encoders,
     "module.moe": Experts,
     "module.latent": LatentAttentionShape,
     "module.state_space": StateSpace,
@@ -20,7 +31,7 @@ NESTED: dict[str, type[Spec]] = {  # path → what its fields make
 
 
 class Launch(Spec, kw_only=True):
-    """One module on all ranks, and steps of sequences of one length."""
+    """One module on all ranks that encoders leave it, and steps of sequences of one length."""
 
     module: Module
     layout: Parallelism
@@ -31,6 +42,14 @@ class Launch(Spec, kw_only=True):
     reduces_early: bool = True  # gradients are reduced beside backward
     gathers_early: bool = True  # updated weights are gathered beside the next forward
     blackwell: bool = False  # devices have compute capability 10 or more
+    encoders: Encoders | None = None
+
+    @property
+    def offset(self) -> int:
+        """The first rank of the module: as many ranks are in front of it as encoders have alone."""
+        if not self.encoders or not self.encoders.apart:
+            return 0
+        return (self.encoders.layout.tp or 1) * (self.encoders.layout.dp or 1)
 
 
 def blackwell(device: str) -> bool:
@@ -62,13 +81,40 @@ def launch_of(fields: dict[str, Any]) -> Launch:
 
 def layout_of(launch: Launch) -> Layout:
     """The layout of a launch as a plan has it, with defaults for what is not decided."""
-    decided = {name: value for name, value in decided_fields(launch.layout).items() if name != "ranks"}
-    return with_fields(Layout(ranks=Ranks(range(launch.ranks))), **decided)
+    return decided_layout(launch.layout, range(launch.offset, launch.ranks))
+
+
+def encoder_layout(launch: Launch) -> Layout:
+    """The layout of its encoders as a plan has it."""
+    assert launch.encoders, "there are encoders"
+    return decided_layout(launch.encoders.layout, range(launch.offset or launch.ranks))
+
+
+def decided_layout(layout: Parallelism, ranks: range) -> Layout:
+    decided = {name: value for name, value in decided_fields(layout).items() if name != "ranks"}
+    return with_fields(Layout(ranks=Ranks(ranks)), **decided)
 
 
 def canonical(launch: Launch) -> Launch:
     """The launch with every field decided, in the one way of those that train the same: no field that has no effect."""
-    module, full = launch.module, layout_of(launch)
+    layout = canonical_layout(layout_of(launch), launch.module)
+    early = launch.reduces_early if layout_of(launch).dp * (layout.cp or 1) * (layout.replica or 1) > 1 else True
+    encoders = launch.encoders
+    if encoders:
+        module = next(iter(encoders.modules.values()))
+        encoders = with_fields(encoders, layout=canonical_layout(encoder_layout(launch), module))
+    return with_fields(
+        launch,
+        module=canonical_module(launch.module, layout.tp or 1),
+        layout=layout,
+        reduces_early=early,
+        gathers_early=launch.gathers_early and early if layout.zero else True,
+        encoders=encoders,
+    )
+
+
+def canonical_layout(full: Layout, module: Module) -> Parallelism:
+    """The layout of a module with every field decided."""
     ordered = [dim for dim in full.rank_order.split("-") if getattr(full, dim) > 1]
     usual = ordered == [dim for dim in MESH_DIMS if dim in ordered]
     replicas = full.dp * full.cp * full.replica
@@ -88,15 +134,7 @@ def canonical(launch: Launch) -> Launch:
         "dispatch": full.dispatch if experts and full.ep > 1 else "all_to_all",
         "overlap": tuple(sorted(full.overlap)),
     }
-    fields = {name: getattr(full, name) for name in Parallelism.__struct_fields__}
-    early = launch.reduces_early if replicas > 1 else True
-    return with_fields(
-        launch,
-        module=canonical_module(module, full.tp),
-        layout=Parallelism(**fields | own),
-        reduces_early=early,
-        gathers_early=launch.gathers_early and early if own["zero"] else True,
-    )
+    return Parallelism(**{name: getattr(full, name) for name in Parallelism.__struct_fields__} | own)
 
 
 def canonical_module(module: Module, tp: int) -> Module:

@@ -20,6 +20,7 @@ ACTIVATIONS = {  # gated, activation
 }
 BIASES = {"none": ("--disable-bias-linear",), "qkv": ("--disable-bias-linear", "--add-qkv-bias"), "all": ()}
 KINDS = {"learned": "learned_absolute", "rope": "rope", "none": "none"}
+SECTIONS = "--mrope-section"  # pairs that turn by time, row and column of an image's tokens
 POSITIONS, MOST, SCALED = "--position-embedding-type", "--max-position-embeddings", "--use-rope-scaling"
 LLAMA3_ORIGINAL = 8192  # tokens; `--use-rope-scaling` has no other
 FREQUENCY, FACTOR = "--moe-layer-freq", "--rope-scaling-factor"
@@ -71,7 +72,10 @@ def read_groups(stated: Stated, fields: Fields) -> Fields:
 def write_positions(fields: Fields) -> Arguments:
     """A table has a size, and any other kind as many positions as a sequence has tokens."""
     kind, most = fields["module.positions"], max(fields["module.max_positions"], fields.get("tokens", 0))
-    arguments: dict[str, tuple[str, ...]] = {} if kind == "learned" else {POSITIONS: (str(KINDS.get(kind, kind)),)}
+    sections = fields["module.rope_sections"]
+    named = "mrope" if sections else str(KINDS.get(kind, kind))
+    arguments: dict[str, tuple[str, ...]] = {} if kind == "learned" else {POSITIONS: (named,)}
+    arguments |= {SECTIONS: tuple(map(str, sections))} if sections else {}
     arguments[MOST] = (str(most),)
     if kind == "rope":
         arguments["--rotary-base"] = (f"{fields['module.rope_base']:.10g}",)
@@ -91,11 +95,11 @@ def write_scaling(rule: RopeScaling | None) -> Arguments:
 
 def read_positions(stated: Stated, fields: Fields) -> Fields:
     """Of rotary positions, `yarn` is one rule of scaling, and its own arguments say the rest."""
-    kind = stated.choice(POSITIONS, (*KINDS.values(), "yarn"), "learned_absolute")
+    kind = stated.choice(POSITIONS, (*KINDS.values(), "yarn", "mrope"), "learned_absolute")
     if "--use-rotary-position-embeddings" in stated and POSITIONS not in stated:
         kind = "rope"
     most = stated.integer(MOST, fields.get("tokens", 1)) if kind == "learned_absolute" else 0
-    rotary = kind in ("rope", "yarn")
+    rotary = kind in ("rope", "yarn", "mrope")
     found = {"module.positions": next((own for own, name in KINDS.items() if name == kind), "rope")}
     found |= {"module.max_positions": most}  # type: ignore[dict-item]
     if not rotary:
@@ -104,7 +108,17 @@ def read_positions(stated: Stated, fields: Fields) -> Fields:
         "module.rope_base": stated.number("--rotary-base", 10000),
         "module.rotary_share": stated.number("--rotary-percent", 1.0),
         "module.rope_scaling": read_scaling(stated, kind),
+        "module.rope_sections": read_sections(stated) if kind == "mrope" else (),
     }
+
+
+def read_sections(stated: Stated) -> tuple[int, ...]:
+    sections = stated.many(SECTIONS)
+    if not sections or not all(part.isascii() and part.isdigit() and len(part) < 6 for part in sections):
+        raise stated.error(
+            SECTIONS if SECTIONS in stated else POSITIONS, "it needs three sections", f"{SECTIONS} 16 24 24"
+        )
+    return tuple(map(int, sections))
 
 
 def read_scaling(stated: Stated, kind: str) -> RopeScaling | None:
@@ -180,9 +194,12 @@ MODULE_ROWS: tuple[Row, ...] = (
     switch("module.qk_norm", "--qk-layernorm"),
     switch("module.tied", "--untie-embeddings-and-output-weights", on=False, off=True),
     Row(
-        ("module.positions", "module.max_positions", "module.rope_base", "module.rotary_share", "module.rope_scaling"),
         (
-            *(POSITIONS, MOST, FACTOR, "--rotary-base", "--rotary-percent", "--rotary-scaling-factor"),
+            *("module.positions", "module.max_positions", "module.rope_base", "module.rotary_share"),
+            *("module.rope_scaling", "module.rope_sections"),
+        ),
+        (
+            *(POSITIONS, MOST, FACTOR, SECTIONS, "--rotary-base", "--rotary-percent", "--rotary-scaling-factor"),
             "--rotary-seq-len-interpolation-factor",
         ),
         (SCALED, "--use-rotary-position-embeddings"),

@@ -1,15 +1,17 @@
 """Megatron-LM's launch scripts: `pretrain_gpt.py` under torchrun, written and read."""
 
 from collections.abc import Mapping
+from functools import partial
 from shlex import quote
-from typing import Any
+from typing import Any, NamedTuple
 
 from planner.specs.layers import Decoder
-from planner.targets.launch import canonical, fields_of
+from planner.targets.launch import Launch, canonical, fields_of
 from planner.targets.launch_command import LaunchCommand, read_launch
 from planner.targets.launch_script import Script, script_text
 from planner.targets.megatron import (
     CHECKED,
+    DEGREES,
     LAYOUT_ROWS,
     ROWS,
     SINCE,
@@ -19,23 +21,23 @@ from planner.targets.megatron import (
     VERSIONS,
     environment,
 )
-from planner.targets.megatron_layers import EXPERT_ROWS, LATENT_ROWS, MODULE_ROWS
+from planner.targets.megatron_layers import EXPERT_ROWS, LATENT_ROWS, MODULE_ROWS, VOCAB_ROW
 from planner.targets.megatron_others import OTHER, OTHER_SWITCHES, UNPRICED, UNPRICED_SWITCHES
-from planner.targets.rows import Fields, Row, Stated, read_rows, read_stated
+from planner.targets.rows import Arguments, Fields, Row, Stated, read_rows, read_stated
 from planner.targets.target import Target, WrittenLaunch
 
-HOLES = {
+HOLES: dict[str, str] = {
     "DATA_PATH": "prefix of the tokens that tools/preprocess_data.py wrote",
     "TOKENIZER_MODEL": "name or folder of a Hugging Face tokenizer",
 }
-DATA = {
+DATA: dict[str, tuple[str, ...]] = {
     "--data-path": ('"$DATA_PATH"',),
     "--split": ("99,1,0",),
     "--tokenizer-type": ("HuggingFaceTokenizer",),
     "--tokenizer-model": ('"$TOKENIZER_MODEL"',),
 }
 # What changes no step: yours to set.
-TRAINING = {
+TRAINING: dict[str, tuple[str, ...]] = {
     "--train-iters": ('"${TRAIN_ITERS:-100}"',),
     "--lr": ('"${LR:-1.5e-4}"',),
     "--attention-dropout": ("0",),
@@ -44,28 +46,47 @@ TRAINING = {
 SWITCHES = frozenset(name for row in ROWS for name in row.switches) | OTHER_SWITCHES | UNPRICED_SWITCHES
 
 
-def write(written: WrittenLaunch) -> str:
+class ScriptForm(NamedTuple):
+    """What the script of a program has: its words behind torchrun, the rows of its layout, holes, training, data."""
+
+    program: str
+    checked: str
+    layout: tuple[Row, ...]
+    holes: Mapping[str, str]
+    training: Arguments
+    data: Arguments
+
+
+def write_form(form: ScriptForm, written: WrittenLaunch) -> str:
     """The script of a launch: model, layout and step as three arrays, data and training as two."""
     launch = written.launch
-    of_layout, of_step = arguments_in(LAYOUT_ROWS), arguments_in((TOKENS_ROW, *STEP_ROWS))
+    of_model, of_step = arguments_in((*MODULE_ROWS, *EXPERT_ROWS, VOCAB_ROW)), arguments_in((TOKENS_ROW, *STEP_ROWS))
+    of_layout = arguments_in(form.layout) - of_model - of_step
     parts: dict[str, dict[str, tuple[str, ...]]] = {"MODEL": {}, "LAYOUT": {}, "STEP": {}}
     for argument, values in written.arguments.items():
         part = "LAYOUT" if argument in of_layout else "STEP" if argument in of_step else "MODEL"
         parts[part][argument] = tuple(quote(value) for value in values)
-    checked = (
-        f"arguments checked by {CHECKED}" if written.version == VERSIONS[0] else f"for megatron-core {written.version}"
-    )
+    newest = written.version == VERSIONS[0]
+    checked = f"arguments checked by {form.checked}" if newest else f"for megatron-core {written.version}"
+    about = (f"Megatron-LM, {checked}", *written.about, *left_to_provider(launch))
     return script_text(
         Script(
-            (f"Megatron-LM, {checked}", *written.about, "Run it on each node, in a checkout of Megatron-LM."),
-            HOLES,
+            (*about, "Run it on each node, in a checkout of Megatron-LM."),
+            form.holes,
             environment(fields_of(canonical(launch))),
-            {**parts, "TRAINING": TRAINING, "DATA": DATA},
-            "pretrain_gpt.py",
+            {**parts, "TRAINING": form.training, "DATA": form.data},
+            form.program,
             launch.ranks // launch.per_node,
             launch.per_node,
         )
     )
+
+
+def left_to_provider(launch: Launch) -> list[str]:
+    """What no argument says of encoders, as a line."""
+    modules = launch.encoders.modules if launch.encoders else {}
+    named = ", ".join(f"{name} of {each.layers} layers, hidden {each.hidden}" for name, each in modules.items())
+    return [f"Built by your model provider, as no argument says them: {named}, beside this LLM."] if modules else []
 
 
 def arguments_in(rows: tuple[Row, ...]) -> set[str]:
@@ -77,8 +98,8 @@ def megatron_fields(stated: Stated, known: Fields) -> dict[str, Any]:
     return read_rows(LATENT_ROWS, stated, read_stated((*MODULE_ROWS, *EXPERT_ROWS[1:]), stated, known))
 
 
-def read(text: str, name: str, given: Mapping[str, str]) -> LaunchCommand:
-    return read_launch(text, name, given, SWITCHES)
+def read(text: str, name: str, given: Mapping[str, str], switched: frozenset[str] = SWITCHES) -> LaunchCommand:
+    return read_launch(text, name, given, switched)
 
 
 MEGATRON = Target(
@@ -94,6 +115,7 @@ MEGATRON = Target(
     unpriced=UNPRICED | UNPRICED_SWITCHES,
     other=OTHER | OTHER_SWITCHES,
     switches=SWITCHES,
-    write=write,
+    idle={"--sequence-parallel": DEGREES["tp"]},
+    write=partial(write_form, ScriptForm("pretrain_gpt.py", CHECKED, LAYOUT_ROWS, HOLES, TRAINING, DATA)),
     read=read,
 )

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from planner import files
 from planner.errors import InputError
+from planner.plan.descriptions import flow_text
 from planner.specs.base import Difference, differences
 from planner.specs.layers import Module
 from planner.targets.launch import Launch, canonical, fields_of, launch_of
@@ -44,6 +45,8 @@ class Target(NamedTuple):
     read: Callable[[str, str, Mapping[str, str]], LaunchCommand]  # text, name of the file, values for what it computes
     started: Mapping[str, ConfigFile] = {}  # version → how a file that is no script is started
     outside: tuple[str, ...] = ()  # fields of a launch that its file says by name alone, or leaves to the program
+    idle: Mapping[str, str] = {}  # switch → the argument without which it changes nothing, and is not written
+    beside: "tuple[Target, ...]" = ()  # what is told of encoders beside an LLM: on ranks of their own, or on all
 
 
 class ReadLaunch(NamedTuple):
@@ -51,6 +54,7 @@ class ReadLaunch(NamedTuple):
     its launcher says of ranks.
     """
 
+    target: Target
     launch: Launch
     stated: Stated
     unpriced: tuple[str, ...]
@@ -82,7 +86,11 @@ def arguments_of(target: Target, launch: Launch, version: str) -> dict[str, tupl
             raise InputError(message, where="--version", fix=f"--version {target.since[argument]}, or later")
     fields = fields_of(meant)
     given = {name: fields[name] for name in ("ranks", "per_node", "blackwell", *target.outside)}
-    told = canonical(launch_of(read_rows(target.rows, Stated(arguments), given)))
+    try:
+        told = canonical(launch_of(read_rows(target.rows, Stated(arguments), given)))
+    except InputError as error:
+        row = next((row for row in target.rows if error.where in row.arguments), None)
+        raise InputError(error.message, where=row.fields[0] if row else error.where, fix=error.fix) from error
     lost = next(differences(meant, told), None)
     if lost:
         raise unsaid(target, lost, arguments)
@@ -99,7 +107,7 @@ def unsaid(target: Target, lost: Difference, arguments: Arguments) -> InputError
 
 def shown(value: Any) -> str:
     """A field's value in a message."""
-    text = "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    text = "none" if value is None else flow_text(value)
     return text if len(text) <= 60 else f"{text[:57]}…"
 
 
@@ -111,8 +119,12 @@ def read_target(
     Raises InputError for arguments that are not known, that exclude each other, or that the file computes.
     """
     command = target.read(text, name, given)
-    if command.program.rpartition("/")[2] not in target.programs:
-        message = f"it starts {command.program[:60]}, and files are read that start {' or '.join(target.programs)}"
+    other = next((each for each in target.beside if starts(each, command.program)), None)
+    if other:
+        return read_target(other, text, name, given, known)
+    if not starts(target, command.program):
+        programs = [program for each in (target, *target.beside) for program in each.programs]
+        message = f"it starts {command.program[:60]}, and files are read that start {' or '.join(programs)}"
         raise InputError(message, where=name, fix="one of these; planner import hf reads models of other kinds")
     stated = command.stated
     require_known(target, stated)
@@ -122,7 +134,12 @@ def read_target(
     except InputError as error:
         raise located(target, stated, error) from error
     unpriced = [each for each, values in stated.values.items() if each in target.unpriced and values not in OFF]
-    return ReadLaunch(launch, stated, (*unpriced, *without_effect(target.rows, stated, fields)), command)
+    return ReadLaunch(target, launch, stated, (*unpriced, *without_effect(target.rows, stated, fields)), command)
+
+
+def starts(target: Target, program: str) -> bool:
+    """Whether a program is one of a target's, in whatever folder."""
+    return any(program == own or program.endswith(f"/{own}") for own in target.programs)
 
 
 def require_known(target: Target, stated: Stated) -> None:

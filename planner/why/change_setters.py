@@ -121,12 +121,12 @@ def set_dispatch(inputs: Inputs, key: str, value: str) -> Inputs:
 
 
 def set_offload(inputs: Inputs, key: str, value: str) -> Inputs:
-    """Fix the share of activations, or of the optimizer's moments, in host memory; or kinds of activations, as
-    `[attention,norm]`.
+    """Fix the share of activations, or of the optimizer's moments, in host memory, none at all as `none`; or kinds of
+    activations, as `[attention,norm]`.
     """
     if key == "offload" and value[:1] == "[":
         return set_as_in_jobs(inputs, key, value)
-    return search_layouts(change_layout(inputs, **{key: share_of(value, key)}))
+    return search_layouts(change_layout(inputs, **{key: 0.0 if value == "none" else share_of(value, key)}))
 
 
 def set_as_in_jobs(inputs: Inputs, key: str, value: str) -> Inputs:

@@ -1,8 +1,10 @@
 """Launch files of other programs as jobs whose layout is fixed: does it fit, how long is a step, what is better."""
 
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +15,19 @@ from planner.plan.launchable.launch_refusals import launch_refusals, refusal_tex
 from planner.plan.launchable.launch_rules import trained_facts
 from planner.plan.legal.layout_laws import expert_laws, recompute_laws, stage_laws, tensor_laws, unshardable_laws
 from planner.plan.plan_file import Layout
+from planner.printable import one_line
 from planner.specs.base import with_fields
 from planner.specs.framework.software import Software
 from planner.specs.hardware.cluster import Cluster
 from planner.specs.hardware.node_cluster import NodeCluster
 from planner.specs.job import Fix, Job
-from planner.specs.model import Model
+from planner.specs.layers import Module
+from planner.specs.model import Model, ModelEdge
 from planner.specs.named_files import read_software
 from planner.specs.parallelism import Parallelism
-from planner.specs.workload.length_sources import Workload
+from planner.specs.workload.length_sources import SampleMix, Workload
+from planner.specs.workload.sample_mix import draw_samples
+from planner.specs.workload.sample_sizes import sample_readers, sized_sample
 from planner.strategies import strategy_deciding
 from planner.targets import (
     TARGETS,
@@ -30,10 +36,12 @@ from planner.targets import (
     ReadLaunch,
     Target,
     blackwell,
+    encoder_layout,
     layout_of,
     located,
     read_target,
 )
+from planner.workflows.question_samples import asked_samples
 from planner.workflows.questions import CLUSTER_FILE, JOB_FILE, MODEL_FILE, Question, question_cluster
 
 SOFTWARE_FILE = "software.yaml"
@@ -74,16 +82,27 @@ def import_launch(name: str, file: Path, gpus: str, folder: Path, given: Mapping
     """Write the job of a launch file into a folder, with its model and cluster. `given`: values for what a script
     computes. Raises InputError, before anything is written.
     """
-    target, text = TARGETS[name], files.read_text(file, files.LAUNCH)
-    read = read_target(target, text, str(file), given, partial(known_fields, gpus, file))
-    layout = require_startable(target, read)
-    written = job_files(target, read.launch, layout, gpus, folder, file)
+    read = read_target(
+        TARGETS[name], files.read_text(file, files.LAUNCH), str(file), given, partial(known_fields, gpus, file)
+    )
+    layout = require_startable(read)
+    written = job_files(read, layout, gpus, folder, file)
+    require_own(folder)
     for each, content in written.items():
         fix = f"name another folder with -o, or go on with it: planner fits {folder / JOB_FILE}"
         files.require_unchanged(folder / each, files.dump(content), fix)
     for each, content in written.items():
         files.write(folder / each, content)
     return ImportedLaunch(folder / JOB_FILE, layout, read)
+
+
+def require_own(folder: Path) -> None:
+    """Raises InputError for a folder in a missing one, and for one that has files and is no job's."""
+    files.require_parent(folder)
+    others = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+    if others and JOB_FILE not in others:
+        message = f"the folder has other files, such as {one_line(others[0])}, and is no job's"
+        raise InputError(message, where=f"-o {folder}", fix="name a new folder with -o")
 
 
 def gpu_cluster(gpus: str) -> NodeCluster | Cluster:
@@ -105,13 +124,18 @@ def known_fields(gpus: str, file: Path, command: LaunchCommand) -> dict[str, Any
     return {"ranks": cluster.size, "per_node": max(1, cluster.size // nodes), "blackwell": blackwell(device)}
 
 
-def require_startable(target: Target, read: ReadLaunch) -> Layout:
+def require_startable(read: ReadLaunch) -> Layout:
     """The layout of a launch. Raises InputError, at the argument, where no plan has it or the program refuses it."""
-    launch, layout, wrong = read.launch, layout_of(read.launch), []
-    for laws in LAWS:
-        wrong += [(broken.message, broken.fix) for broken in laws(layout, launch.module, MODULE)]
+    target, launch, layout, wrong = read.target, read.launch, layout_of(read.launch), []
+    encoders = launch.encoders.modules if launch.encoders else {}
+    placed = [
+        (MODULE, launch.module, layout),
+        *((name, each, encoder_layout(launch)) for name, each in encoders.items()),
+    ]
+    for (name, module, own), laws in product(placed, LAWS):
+        wrong += [(broken.message, broken.fix) for broken in laws(own, module, name)]
     if not wrong:
-        facts = trained_facts(launch.module, launch.ranks, (launch.tokens,) * launch.sequences)
+        facts = trained_facts(launch.module, len(layout.ranks), (launch.tokens,) * launch.sequences)
         refusals = launch_refusals(layout, facts, read_software(target.software)[0].knobs)
         wrong += [(refusal_text(target.name, refusal), refusal.fix) for refusal in refusals]
     if wrong:
@@ -120,20 +144,31 @@ def require_startable(target: Target, read: ReadLaunch) -> Layout:
     return layout
 
 
-def job_files(target: Target, launch: Launch, layout: Layout, gpus: str, folder: Path, file: Path) -> dict[str, object]:
+def job_files(read: ReadLaunch, layout: Layout, gpus: str, folder: Path, file: Path) -> dict[str, object]:
     """The files of a job by name: its model, its cluster, its software where that is told otherwise, and itself."""
+    target, launch = read.target, read.launch
     software = told_software(target, launch)
     source = f"arguments of {target.name} in {file.name}"
-    model = Model(format=Model.FORMAT, name=folder.absolute().name, source=source, modules={MODULE: launch.module})
+    encoders = launch.encoders.modules if launch.encoders else {}
+    model = Model(
+        format=Model.FORMAT,
+        name=folder.absolute().name,
+        source=source,
+        modules={**encoders, MODULE: launch.module},
+        edges=tuple(ModelEdge(source=name, target=MODULE) for name in encoders),
+    )
+    fixed = {MODULE: fixed_layout(launch, launch.module, layout)}
+    for name, module in encoders.items():
+        fixed[name] = fixed_layout(launch, module, encoder_layout(launch))
     job = Job(
         format=Job.FORMAT,
         name=folder.absolute().name,
         model=f"./{MODEL_FILE}",
         cluster=f"./{CLUSTER_FILE}",
-        workload=Workload(lengths=launch.tokens, batch_rows=launch.sequences),
+        workload=workload_of(read, model),
         software=f"./{SOFTWARE_FILE}" if software else target.software,
-        strategy=strategy_deciding("layouts", 1),
-        fix=Fix(layouts={MODULE: fixed_layout(launch, layout)}),
+        strategy=strategy_deciding("layouts", len(model.modules)),
+        fix=Fix(layouts=fixed),
     )
     return {
         MODEL_FILE: model,
@@ -143,10 +178,33 @@ def job_files(target: Target, launch: Launch, layout: Layout, gpus: str, folder:
     }
 
 
-def fixed_layout(launch: Launch, layout: Layout) -> Parallelism:
+def workload_of(read: ReadLaunch, model: Model) -> Workload:
+    """The samples of a launch: of so many tokens, those included that images and sound become. Raises InputError where
+    it has encoders and nobody says what they read, or that is more than a sequence has.
+    """
+    launch, said = read.launch, read.stated
+    if not launch.encoders:
+        return Workload(lengths=launch.tokens, batch_rows=launch.sequences)
+    seen, heard = (said.one(name) if name in said else "" for name in ("images", "audio"))
+    if not seen and not heard:
+        raise InputError("no argument says what encoders read", where=said.file, fix="--set images=1280x960")
+    mix, _ = asked_samples(model, 1, seen, heard)
+    assert isinstance(mix, SampleMix), "there are images or sound"
+    sample = draw_samples(mix, [1], 0)[0]
+    others = sized_sample(sample_readers(model, MODULE, "--set"), sample, "--set").tokens - 1
+    if others >= launch.tokens:
+        message = f"what encoders read is {others} tokens, and sequences have {launch.tokens}"
+        raise InputError(message, where="--set", fix="smaller images, or fewer")
+    lengths = with_fields(mix, text=launch.tokens - others)
+    return Workload(lengths=lengths, batch_rows=launch.sequences, module=MODULE)
+
+
+def fixed_layout(launch: Launch, module: Module, layout: Layout) -> Parallelism:
     """A layout of which nothing is left to a search; dp is what is left of the ranks."""
-    degrees = ("tp", "cp", "pp", "vpp", "replica", *(("ep", "etp", "dispatch") if launch.module.routed_experts else ()))
+    degrees = ("tp", "cp", "pp", "vpp", "replica", *(("ep", "etp", "dispatch") if module.routed_experts else ()))
     named = {name: getattr(layout, name) for name in (*degrees, "overlap")}
+    if launch.encoders:
+        named |= {"ranks": layout.ranks}
     return with_fields(fixable_layout(layout), **named, dp=None)
 
 

@@ -1,7 +1,10 @@
 """Plans for other programs: the file that starts one, or the best plan of those that the program can be told."""
 
+from contextlib import suppress
 from dataclasses import replace
+from itertools import product
 from shlex import quote
+from typing import get_args
 
 from planner import pipeline
 from planner import why as reasons
@@ -10,16 +13,17 @@ from planner.export import ExportedPlan, Unsaid, export_plan, require_known, tol
 from planner.plan.descriptions import layout_text
 from planner.plan.plan_file import Plan
 from planner.scoring import in_memory, scored_at
-from planner.specs.base import with_fields
+from planner.specs.base import Ranks, with_fields
 from planner.specs.inputs import JobOptions
 from planner.specs.job import Fix
 from planner.specs.named_files import read_software
-from planner.specs.parallelism import Parallelism
+from planner.specs.parallelism import Parallelism, Recompute, RecomputeName
 from planner.strategies import strategy_deciding
 from planner.targets import TARGETS, Target
 from planner.units import percent
 
 DEFAULTS = JobOptions()
+WHOLLY: tuple[Recompute, ...] = ("full", "none")
 
 
 def plan_at(reference: str) -> tuple[Plan, str]:
@@ -41,7 +45,7 @@ def exported(reference: str, to: str, version: str = "", launcher: str = "") -> 
     try:
         return export_plan(plan, to, version, launcher, unfit)
     except InputError as error:
-        asked = isinstance(error, Unsaid) and to in TARGETS and len(plan.layouts) == 1
+        asked = isinstance(error, Unsaid) and to in TARGETS
         other = best_told(plan, to, version) if asked else None
         where = error.where if error.where.startswith("--") or not error.where else f"{reference} ({error.where})"
         fix = f"{error.fix}; or {other}" if other else error.fix
@@ -53,30 +57,88 @@ def best_told(plan: Plan, to: str, version: str) -> str | None:
     static layouts has the problem.
     """
     try:
-        found = best_for(plan, TARGETS[to])
+        found = best_for(plan, to, version)
         export_plan(found, to, version)
     except (InputError, Infeasible):
         return None
-    (layout,) = found.layouts.values()
+    named = [f"{name} {layout_text(each, plan.size)}" for name, each in found.layouts.items()]
+    alone = next(iter(found.layouts.values()))
+    text = layout_text(alone) if len(named) == 1 else f"of all modules alike {' and '.join(named)}"
     software = TARGETS[to].software
-    return f"software: {software} in the job, whose best is {layout_text(layout)}: {price_beside(found, plan)}"
+    return f"software: {software} in the job, whose best is {text}: {price_beside(found, plan)}"
 
 
-def best_for(plan: Plan, target: Target) -> Plan:
-    """The best plan of a plan's problem that a program can launch, whatever layout was asked for. Raises InputError and
-    Infeasible.
+def best_for(plan: Plan, to: str, version: str) -> Plan:
+    """The best plan of a plan's problem that a program can be told, whatever layout was asked for: of those that
+    recompute all layers or none, where no argument says how the best of all does. Raises InputError and Infeasible.
+    """
+    if len(plan.layouts) > 1:
+        return best_beside(plan, to, version)
+    found = best_with(plan, TARGETS[to], None)
+    try:
+        told_arguments(TARGETS[to], found, version)
+    except Unsaid as error:
+        told = []
+        for how in WHOLLY if error.where.endswith(".recompute") else ():
+            with suppress(Infeasible):
+                told.append(best_with(plan, TARGETS[to], how))
+        if not told:
+            raise
+        found = min(told, key=lambda each: each.prediction.step_seconds)
+    return found
+
+
+def best_with(plan: Plan, target: Target, how: Recompute | None) -> Plan:
+    """The best plan of a plan's problem that a program can launch, which recomputes like this, or as it is best. Raises
+    InputError and Infeasible.
     """
     inputs = reasons.asked_inputs(reasons.single_step(plan, 0))
     (layout,) = plan.layouts.values()
     job = with_fields(
         inputs.job,
         strategy=strategy_deciding("layouts", 1),
-        layout=Parallelism(dtype=layout.dtype, gradients=layout.gradients),
+        layout=Parallelism(dtype=layout.dtype, gradients=layout.gradients, recompute=how),
         fix=Fix(),
     )
     timing = with_fields(inputs.timing, overlaps_replicas=True, gathers_ahead=True)  # that is a matter of arguments too
     framework = read_software(target.software)[0].framework
     return pipeline.plan_of(replace(inputs, job=job, timing=timing, software=framework))
+
+
+def best_beside(plan: Plan, to: str, version: str) -> Plan:
+    """The quickest plan of a plan's problem whose modules are all on all ranks, with the same degrees, of those that a
+    program can be told. Raises Infeasible where none fits.
+    """
+    inputs = reasons.asked_inputs(reasons.single_step(plan, 0))
+    framework, found = read_software(TARGETS[to].software)[0].framework, []
+    llm = next(name for name in plan.layouts if not any(edge.source == name for edge in plan.edges))
+    kinds: tuple[Recompute, ...] = get_args(RecomputeName)
+    for tp, how in product((1, 2, 4, 8), kinds):
+        own = Parallelism(
+            tp=tp,
+            cp=1,
+            pp=1,
+            zero=1,
+            recompute=how,
+            micro_batch=1,
+            overlap=(),
+            offload=0.0,
+            ranks=Ranks(range(plan.size)),
+        )
+        encoder = with_fields(own, ahead=0, serves=1, backward="at_once")
+        layouts = {name: own if name == llm else encoder for name in plan.layouts}
+        job = with_fields(
+            inputs.job, strategy=strategy_deciding("layouts", 2), layout=Parallelism(), fix=Fix(layouts=layouts)
+        )
+        try:
+            each = pipeline.plan_of(replace(inputs, job=job, software=framework))
+            told_arguments(TARGETS[to], each, version)
+        except (InputError, Infeasible):
+            continue
+        found.append(each)
+    if not found:
+        raise Infeasible("no such plan fits", where="layouts", fix="more ranks")
+    return min(found, key=lambda each: each.prediction.step_seconds)
 
 
 def price_beside(found: Plan, plan: Plan) -> str:
@@ -91,12 +153,18 @@ def better(reference: str, to: str, version: str = "") -> ExportedPlan:
     """
     plan, unfit = plan_at(reference)
     require_known(to, TARGETS)
-    found = best_for(plan, TARGETS[to])
+    found = best_for(plan, to, version)
     before, after = (told_arguments(TARGETS[to], each, version) for each in (plan, found))
-    lines = [f"# {plan.prediction.step_seconds:.4g} s a step; {price_beside(found, plan)}, simulated"]
+    quicker = bool(unfit) or found.prediction.step_seconds < plan.prediction.step_seconds
+    if not quicker:
+        after = before
+    price = price_beside(found, plan) if quicker else "none that was found is quicker"
+    lines = [f"# {plan.prediction.step_seconds:.4g} s a step; {price}, simulated"]
     lines += [f"# the first {unfit}"] if unfit else []
     for argument in dict.fromkeys([*before, *after]):
         if before.get(argument) != after.get(argument):
             changed = ((sign, of.get(argument)) for sign, of in (("-", before), ("+", after)))
             lines += [" ".join((f"{sign} {argument}", *map(quote, told))) for sign, told in changed if told is not None]
+        if argument not in before and TARGETS[to].idle.get(argument, argument) not in (*before, argument):
+            lines[-1] += "  # if it is not there: it did nothing before"
     return ExportedPlan("change of arguments", "\n".join([*lines, ""]), ())

@@ -137,8 +137,9 @@ def test_a_layout_that_does_not_fit_is_said_not_to_wherever_it_is_asked_about(sc
     planner("import", "megatron", script(text=text), "--gpus", "64xh100", "-o", tmp_path / "j")
     job = tmp_path / "j" / "job.yaml"
     planner("predict", job, code=3)
-    shown = planner("export", job, "--to", "megatron", "-o", tmp_path / "x.sh")
-    assert "DOES NOT FIT in memory" in shown and "# DOES NOT FIT in memory" in (tmp_path / "x.sh").read_text()
+    done = CliRunner().invoke(app, ["export", str(job), "--to", "megatron", "-o", str(tmp_path / "x.sh")])
+    assert done.exit_code == 3 and "DOES NOT FIT in memory" in done.stderr
+    assert "# DOES NOT FIT in memory" in (tmp_path / "x.sh").read_text()
     assert "the plan itself DOES NOT FIT" in json.loads(planner("why-not", job, "tp=8", "--json"))["note"]
     assert "# the first DOES NOT FIT" in planner("export", job, "--to", "megatron", "--better", "-o", "-")
 
@@ -179,17 +180,24 @@ def test_what_is_not_given_is_said_with_the_option(script, tmp_path):
     assert not (tmp_path / "none").exists()
 
 
-def test_no_other_file_is_written_over(script, tmp_path):
+def test_no_other_file_is_written_over_nor_beside(script, tmp_path):
     (tmp_path / "j").mkdir()
-    (tmp_path / "j" / "model.yaml").write_text("mine\n")
+    (tmp_path / "j" / "notes.txt").write_text("mine\n")
     error = refused("import", "megatron", script(), "--gpus", "64xh100", "-o", tmp_path / "j")
+    assert "other files, such as notes.txt" in error.message and "-o" in error.fix
+    assert [path.name for path in (tmp_path / "j").iterdir()] == ["notes.txt"]
+    for _ in range(2):  # its own files once more
+        planner("import", "megatron", script(MORE), "--gpus", "64xh100", "-o", tmp_path / "a")
+    error = refused("import", "megatron", script(), "--gpus", "64xh100", "-o", tmp_path / "a")
     assert error.message == "there is another file already" and "-o" in error.fix
-    assert [path.name for path in (tmp_path / "j").iterdir()] == ["model.yaml"]
-    planner("import", "megatron", script(MORE), "--gpus", "64xh100", "-o", tmp_path / "a")
     (tmp_path / "mine.sh").write_text("mine\n")
     job = tmp_path / "a" / "job.yaml"
     assert refused("export", job, "--to", "megatron", "-o", tmp_path / "mine.sh").message == error.message
     assert (tmp_path / "mine.sh").read_text() == "mine\n"
+    for words in (("export", job, "--to", "megatron"), ("import", "megatron", script(MORE), "--gpus", "64xh100")):
+        error = refused(*words, "-o", tmp_path / "none" / "deeper" / "x")
+        assert error.message == f"there is no folder {tmp_path / 'none'}" and "mkdir -p" in error.fix
+        assert not (tmp_path / "none").exists()
 
 
 @pytest.mark.slow

@@ -38,6 +38,8 @@ def ordered(name, micro_batches=3):
 
 ODD = step(STAGED, order={"llm": ("F0 F1 F2 B0 B1 B2", "F0 F1 B0 F2 B1 B2")})
 PLACED = encoder_plan((TaskPlacement(do="vit.F0", on="v0", before="llm.F0@0"),))
+BESIDE = encoder_plan()
+BESIDE = with_fields(BESIDE, layouts={**BESIDE.layouts, "vit": with_fields(BESIDE.layouts["vit"], ahead=1)})
 OFFLOADED = step(ALONE, micro_batches=({next(iter(ALONE.groups)): (OffloadedItem(item=0, offload=0.5),)},))
 
 
@@ -50,6 +52,7 @@ OFFLOADED = step(ALONE, micro_batches=({next(iter(ALONE.groups)): (OffloadedItem
         ("order of passes", ODD, {"orders": "named"}),
         ("order of passes", ordered("zb_h1"), {"orders": "named", "schedules": ()}),
         ("order of passes", PLACED, {"orders": "named"}),
+        ("encoders ahead beside their readers", BESIDE, {"orders": "named", "ahead": 1}),
         ("offload", OFFLOADED, {"offload": "none"}),
     ],
 )  # fmt: skip
@@ -79,4 +82,9 @@ def test_rules_about_the_batch_hold_for_equal_sequences():
 
 
 def test_every_rule_is_tried():
-    assert [rule.name for rule in STEP_RULES] == ["groups", "packing", "order of passes"]
+    assert [rule.name for rule in STEP_RULES] == [
+        "groups",
+        "packing",
+        "order of passes",
+        "encoders ahead beside their readers",
+    ]

@@ -12,7 +12,7 @@ from pathlib import Path
 from planner import pipeline
 from planner.errors import InputError
 from planner.workflows.imported_launches import import_launch
-from tests.targets.parsers import VERDICTS
+from tests.targets.parser_runs import VERDICTS
 
 LIST = VERDICTS / "megatron_examples.csv"
 COLUMNS = ("file", "sha256", "set", "ended", "about")

@@ -1,11 +1,13 @@
 """Launches of every kind that a program may be told: dense and with experts, of all degrees, stages and precisions."""
 
-from planner.specs.base import Layers
-from planner.specs.layers import Decoder
+from planner.specs import library
+from planner.specs.base import Layers, with_fields
+from planner.specs.layers import Decoder, Module
 from planner.specs.layers.components import Experts, LatentAttentionShape
 from planner.specs.layers.rope_scaling import Llama3Scaling
+from planner.specs.model import Model
 from planner.specs.parallelism import Parallelism
-from planner.targets import Launch
+from planner.targets import TARGETS, Encoders, Launch, Target
 
 LLAMA_70B = Decoder(layers=80, hidden=8192, heads=64, kv_heads=8, ffn=28672, vocab=128256, rope_base=5e5)
 LLAMA_8B = Decoder(layers=32, hidden=4096, heads=32, kv_heads=8, ffn=14336, vocab=128256, rope_base=5e5)
@@ -21,6 +23,10 @@ QWEN = Decoder(
     layers=36, hidden=4096, heads=32, kv_heads=8, ffn=12288, vocab=151936, head_dim=128, qk_norm=True, rope_base=1e6
 )
 QWEN_2 = Decoder(layers=28, hidden=3584, heads=28, kv_heads=4, ffn=18944, vocab=152064, bias="qkv", rope_base=1e6)
+QWEN_2_VL = Decoder(
+    layers=28, hidden=3584, heads=28, kv_heads=4, ffn=18944, vocab=152064, bias="qkv", rope_sections=(16, 24, 24)
+)
+VISION, HEARING = (library.read_named("qwen2.5-omni-7b", Model)[0].modules[name] for name in ("vision", "audio"))
 NEMOTRON = Decoder(
     layers=32, hidden=4096, heads=48, kv_heads=8, ffn=16384, vocab=256000, gated=False, activation="relu2",
     rotary_share=0.5, head_dim=128, norm="layer",
@@ -72,6 +78,20 @@ def launch(module: Decoder, ranks: int, tokens: int, sequences: int, **layout: o
     )
 
 
+def with_encoders(alone: Launch, ranks: int, more: dict[str, Module] | None = None, tp: int = 1) -> Launch:
+    """A launch with encoders on so many ranks in front of its own; of 0, on all of its own."""
+    own = alone.layout
+    if ranks:
+        layout = Parallelism(tp=tp, dp=ranks // tp, sequence_parallel=tp == 1, ahead=1)
+    else:
+        layout = Parallelism(tp=own.tp, dp=own.dp, overlap=own.overlap)
+    layout = with_fields(
+        layout, zero=own.zero, dtype=own.dtype, gradients=own.gradients, recompute=own.recompute, backward="at_once"
+    )
+    encoders = Encoders(modules={"vision": VISION, **(more or {})}, layout=layout, apart=bool(ranks))
+    return with_fields(alone, ranks=alone.ranks + ranks, encoders=encoders)
+
+
 LAUNCHES: dict[str, Launch] = {
     "dense": launch(LLAMA_8B, 8, 8192, 128),
     "dense-ddp": launch(LLAMA_8B, 16, 4096, 64, tp=2, zero=0, reduces_early=False),
@@ -115,4 +135,26 @@ LAUNCHES: dict[str, Launch] = {
     "moe-latent": launch(DEEPSEEK, 64, 4096, 512, pp=2, ep=16, stages=spans(13, 15), recompute=("mlp", "moe")),
     "moe-alternating": launch(ALTERNATING, 32, 2048, 256, tp=2, ep=8, etp=2),
     "moe-capped": launch(CAPPED, 32, 2048, 256, ep=16),
+    "encoder-apart": with_encoders(launch(QWEN_2_VL, 24, 2048, 96, micro_batch=2), 8),
+    "encoder-apart-sharded": with_encoders(launch(QWEN_2_VL, 24, 2048, 96, tp=4, recompute="full"), 8, tp=4),
+    "encoder-apart-pipeline": with_encoders(
+        launch(LLAMA_70B, 48, 4096, 96, tp=4, pp=2, micro_batch=4, gradients="bf16"), 8
+    ),
+    "encoder-apart-experts": with_encoders(launch(QWEN_MOE, 32, 4096, 256, ep=8, etp=1, recompute=("norm",)), 16),
+    "encoder-together": with_encoders(launch(QWEN_2_VL, 32, 2048, 128, micro_batch=2), 0),
+    "encoder-together-sharded": with_encoders(launch(LLAMA_8B, 16, 4096, 64, tp=4, zero=0, overlap=("tp",)), 0),
+    "encoder-together-zero-3": with_encoders(launch(LLAMA_8B, 16, 4096, 64, zero=3, recompute="full"), 0),
+    "encoders-together": with_encoders(launch(QWEN_2_VL, 16, 2048, 64, tp=2), 0, more={"audio": HEARING}),
 }  # fmt: skip
+
+
+def target_of(launch: Launch) -> Target:
+    """What Megatron is told of a launch by."""
+    megatron = TARGETS["megatron"]
+    return megatron.beside[not launch.encoders.apart] if launch.encoders else megatron
+
+
+def known_of(launch: Launch) -> dict[str, object]:
+    """What no script says of a launch."""
+    known = {"ranks": launch.ranks, "per_node": launch.per_node, "blackwell": launch.blackwell}
+    return known | ({"encoders.modules": launch.encoders.modules} if launch.encoders else {})

@@ -2,8 +2,6 @@
 mutations through it, and writes what it says to tests/targets/verdicts, which the suite compares files with.
 """
 
-import hashlib
-import json
 import os
 import stat
 import subprocess
@@ -14,19 +12,20 @@ from pathlib import Path
 from typing import Any
 
 from planner.errors import InputError
-from planner.targets import TARGETS, WrittenLaunch, arguments_of, read_target
-from tests.targets.launches import LAUNCHES
+from planner.targets import TARGETS, Launch, WrittenLaunch, arguments_of, read_target
+from tests.targets.launches import LAUNCHES, known_of, target_of
+from tests.targets.parser_runs import PARSERS, answers_of, digest, refusal, refusals, write_verdicts
 
-HOME = Path(__file__).parents[2]
-PARSERS = HOME / ".parsers"
-VERDICTS = Path(__file__).parent / "verdicts"
 WHEELS = {"megatron": (("megatron-core==0.19.2", "3.12"), ("triton==3.9.0", ""))}  # and the Python that a wheel is for
+REPOSITORY, EXAMPLES = "https://github.com/NVIDIA/Megatron-LM", "core_v0.19.0"
 HOLES = {"DATA_PATH": "tokens", "TOKENIZER_MODEL": "tokenizer", "NODE_RANK": "0", "MASTER_ADDR": "node-0"}
+HOLES |= {"MODEL_PROVIDER": "nemotron-moe-vlm", "DATASET_PROVIDER": "mock"}  # those of the example itself
 VARIABLES = ("CUDA_DEVICE_MAX_CONNECTIONS", "NVTE_CPU_OFFLOAD_V1")
 STUB = f'#!/bin/sh\nprintf "%s\\n" "${{{VARIABLES[0]}}}" "${{{VARIABLES[1]}}}" "$@" > "$SEEN"\n'
+TP = "--tensor-model-parallel-size"
 MUTATIONS = {  # by what is wrong: arguments that are taken away, and those that are given
     "unknown": ((), ("--tensor-model-parallel-sise", "2")),
-    "contradictory": (("--tensor-model-parallel-size",), ("--tensor-model-parallel-size", "7")),
+    "contradictory": ((TP,), (TP, "7")),
     "out of range": (("--micro-batch-size",), ("--micro-batch-size", "0")),
     "missing": (("--num-layers",), ()),
     "another version": ((), ("--checkpoint-activations",)),
@@ -35,7 +34,8 @@ MUTATIONS = {  # by what is wrong: arguments that are taken away, and those that
 
 def script_of(name: str) -> str:
     """The exported file of a launch."""
-    target, launch = TARGETS["megatron"], LAUNCHES[name]
+    launch = LAUNCHES[name]
+    target = target_of(launch)
     arguments = arguments_of(target, launch, target.versions[0])
     return target.write(WrittenLaunch(launch, arguments, target.versions[0], (name,)))
 
@@ -51,14 +51,16 @@ def run_script(text: str, folder: Path) -> tuple[list[str], dict[str, str], int]
     words = seen.read_text().splitlines()
     exported = {name: value for name, value in zip(VARIABLES, words, strict=False) if value}
     words = words[len(VARIABLES) :]
-    at = words.index("pretrain_gpt.py")
+    at = next(at for at, word in enumerate(words) if word.endswith(".py") or words[at - 1] == "-m")
     launcher = dict(pairwise(words[:at]))
     ranks = int(launcher["--nproc-per-node"]) * int(launcher.get("--nnodes", 1))
     return words[at + 1 :], exported, ranks
 
 
 def mutated(argv: list[str], taken: tuple[str, ...], given: tuple[str, ...]) -> list[str]:
-    """A command without some arguments, and with others."""
+    """A command without some arguments, and with others, by the names that the program has for them."""
+    if "--llm-tp" in argv:
+        taken, given = (tuple(word.replace(TP, "--llm-tp") for word in words) for words in (taken, given))
     kept, skips = [], False
     for word in argv:
         skips = word in taken if word.startswith("--") else skips
@@ -66,16 +68,21 @@ def mutated(argv: list[str], taken: tuple[str, ...], given: tuple[str, ...]) -> 
     return [*kept, *given]
 
 
+def program_of(launch: Launch) -> str:
+    """What torchrun is told to start."""
+    (program,) = target_of(launch).programs
+    return program if program.endswith(".py") else f"-m {program}"
+
+
 def refused_here(argv: list[str], name: str) -> str:
     """What `planner import` says of a command; empty: it reads it."""
     launch = LAUNCHES[name]
-    known = {"ranks": launch.ranks, "per_node": launch.per_node, "blackwell": launch.blackwell}
-    text = f"torchrun pretrain_gpt.py {' '.join(argv)}\n"
-    try:
-        read_target(TARGETS["megatron"], text, "launch.sh", {}, lambda command: known)
-    except InputError as error:
-        return error.message
-    return ""
+    text = f"torchrun {program_of(launch)} {' '.join(argv)}\n"
+
+    def read() -> object:
+        return read_target(TARGETS["megatron"], text, "launch.sh", {}, lambda command: known_of(launch))
+
+    return refusal(read, InputError)
 
 
 def install(name: str) -> Path:
@@ -91,19 +98,14 @@ def install(name: str) -> Path:
     return folder
 
 
-def judge(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What Megatron's parser says of each command."""
-    environment = {**os.environ, "PYTHONPATH": str(install("megatron")), "RANK": "0", "WORLD_SIZE": "1"}
-    done = subprocess.run(
-        [sys.executable, str(Path(__file__).parent / "megatron_parser.py")],
-        input="".join(json.dumps(case) + "\n" for case in cases),
-        env=environment,
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-        cwd=tempfile.gettempdir(),
-    )
-    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+def checkout() -> Path:
+    """Megatron-LM's examples of several modules, which no wheel has; MEGATRON_LM names another repository to clone."""
+    folder = PARSERS / "megatron-lm"
+    if not folder.exists():
+        clone = ("git", "clone", "--quiet", "--depth", "1", "--filter=blob:none", "--sparse", "--branch", EXAMPLES)
+        subprocess.run([*clone, os.environ.get("MEGATRON_LM", REPOSITORY), str(folder)], check=True)
+        subprocess.run(["git", "-C", str(folder), "sparse-checkout", "set", "examples/mimo"], check=True)
+    return folder
 
 
 def verdicts() -> dict[str, dict[str, Any]]:
@@ -113,27 +115,19 @@ def verdicts() -> dict[str, dict[str, Any]]:
         for name, launch in LAUNCHES.items():
             argv, environment, ranks = run_script(script_of(name), Path(folder))
             own = {"environment": environment, "ranks": ranks, "major": 10 if launch.blackwell else 9}
+            own["program"] = target_of(launch).programs[0]
             cases += [{"argv": argv, **own}, *({"argv": mutated(argv, *how), **own} for how in MUTATIONS.values())]
             names.append(name)
-    answers, each = judge(cases), 1 + len(MUTATIONS)
-    assert len(answers) == len(cases)
+    paths = f"{install('megatron')}:{checkout()}"
+    variables = {"PYTHONPATH": paths, "RANK": "0", "WORLD_SIZE": "1"}
+    answers, each = answers_of(sys.executable, "megatron_parser.py", cases, variables), 1 + len(MUTATIONS)
     found: dict[str, dict[str, Any]] = {}
     for number, name in enumerate(names):
         accepted, *others = answers[number * each : (number + 1) * each]
-        refusals = {}
-        for kind, case, answer in zip(MUTATIONS, cases[number * each + 1 :], others, strict=False):
-            who = [
-                who
-                for who, says in (("parser", answer.get("error")), ("planner", refused_here(case["argv"], name)))
-                if says
-            ]
-            refusals[kind] = who
-        digest = hashlib.sha256(script_of(name).encode()).hexdigest()[:16]
-        found[name] = {"sha256": digest, **accepted, "refused": refusals}
+        here = (refused_here(case["argv"], name) for case in cases[number * each + 1 : (number + 1) * each])
+        found[name] = {"sha256": digest(script_of(name)), **accepted, "refused": refusals(MUTATIONS, others, here)}
     return found
 
 
 if __name__ == "__main__":
-    VERDICTS.mkdir(exist_ok=True)
-    text = json.dumps({"parser": TARGETS["megatron"].checked, "launches": verdicts()}, indent=1)
-    (VERDICTS / "megatron.json").write_text(text + "\n")
+    write_verdicts("megatron", {"parser": TARGETS["megatron"].checked, "launches": verdicts()})

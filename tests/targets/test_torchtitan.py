@@ -16,7 +16,7 @@ from planner.specs.named_files import read_software
 from planner.targets import TARGETS, WrittenLaunch, arguments_of, canonical, layout_of, read_target
 from planner.targets.torchtitan_models import CONFIGS, FLAVORS, flavor_module, flavor_of
 from tests.targets.launches import launch
-from tests.targets.parsers import VERDICTS
+from tests.targets.parser_runs import VERDICTS
 from tests.targets.torchtitan_launches import LAUNCHES
 from tests.targets.torchtitan_parsers import MUTATIONS, file_of, mutated, refused_here
 

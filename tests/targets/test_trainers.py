@@ -11,7 +11,7 @@ import pytest
 from planner.errors import InputError
 from planner.targets import LAUNCHERS, TARGETS, Started, arguments_of, canonical, runtime_script, starting
 from tests.targets.launches import launch
-from tests.targets.parsers import VERDICTS
+from tests.targets.parser_runs import VERDICTS
 from tests.targets.trainers_parsers import (
     LAUNCHES,
     LLAMA_8B,

@@ -8,12 +8,15 @@ import re
 import pytest
 
 from planner.plan.mesh.rank_mesh import groups_over
+from planner.plan.plan_file import Layout
 from planner.specs.base import with_fields
 from planner.specs.layers.head_widths import kv_heads
-from planner.targets import TARGETS, canonical, layout_of
+from planner.specs.parallelism import MESH_DIMS
+from planner.targets import TARGETS, canonical, encoder_layout, layout_of
 from tests.targets.examples_of_others import LIST
 from tests.targets.launches import LAUNCHES
-from tests.targets.parsers import MUTATIONS, VERDICTS, mutated, refused_here, run_script, script_of
+from tests.targets.parser_runs import VERDICTS
+from tests.targets.parsers import MUTATIONS, mutated, refused_here, run_script, script_of
 
 SAID = json.loads((VERDICTS / "megatron.json").read_text())
 # Dims of the plan's mesh that Megatron's groups are over: data ranks are there one dim.
@@ -25,16 +28,23 @@ def test_every_launch_was_judged_by_the_release_that_files_name():
     assert SAID["launches"].keys() == LAUNCHES.keys() and len(LAUNCHES) >= 40
 
 
+def groups_of(layout: Layout, prefix: str) -> dict[str, list[tuple[int, ...]]]:
+    """The groups of ranks that a plan's layout has, as Megatron lists them."""
+    order = layout.rank_order.split("-")
+    order += [dim for dim in MESH_DIMS if dim not in order]
+    full = with_fields(layout, rank_order="-".join(order))
+    return {
+        f"{prefix}{name}": sorted({tuple(ranks) for ranks in groups_over(full, dims).values()})
+        for name, dims in GROUPS.items()
+    }
+
+
 @pytest.mark.parametrize("name", LAUNCHES)
 def test_the_file_is_the_one_that_was_accepted_and_derives_what_the_plan_says(name):
     """Else `make parsers` is to be run again. No argument was dropped or changed on the way."""
     said, launch = SAID["launches"][name], canonical(LAUNCHES[name])
     assert said["sha256"] == hashlib.sha256(script_of(name).encode()).hexdigest()[:16]
     layout = layout_of(launch)
-    order = layout.rank_order.split("-")
-    layout = with_fields(
-        layout, rank_order="-".join([*order, *(d for d in GROUPS["dp-cp"] + ("tp", "pp") if d not in order)])
-    )
     assert "error" not in said and said["changed"] == []
     replicas = layout.dp * layout.replica
     assert said["dp"] == replicas
@@ -42,14 +52,14 @@ def test_the_file_is_the_one_that_was_accepted_and_derives_what_the_plan_says(na
     assert said["vpp"] == layout.vpp
     assert (said["layers"], said["ffn"]) == (launch.module.layers, launch.module.ffn)
     assert launch.module.latent or said["kv_heads"] in (kv_heads(launch.module), None)
-    groups = {
-        name: sorted({tuple(ranks) for ranks in groups_over(layout, dims).values()}) for name, dims in GROUPS.items()
-    }
+    groups = groups_of(layout, "")
+    if launch.encoders and launch.encoders.apart:
+        groups |= groups_of(encoder_layout(launch), "encoder ")
     assert said["groups"] == hashlib.sha256(json.dumps(groups).encode()).hexdigest()[:16]
 
 
-# A line, perhaps with its argument, or the program that is started.
-PLACE = r":\d+(:\d+)?( \(|\)$)|files are read that start|it starts"
+# A line, perhaps with its argument; the program that is started; or the layout of the job that the file became.
+PLACE = r":\d+(:\d+)?( \(|\)$)|files are read that start|\(fix\.layouts"
 
 
 def test_launch_files_of_others_were_priced_or_refused_with_what_is_not_known():
@@ -60,9 +70,7 @@ def test_launch_files_of_others_were_priced_or_refused_with_what_is_not_known():
     assert sum(each["ended"] == "priced" for each in ends) >= 20
     for each in ends:
         assert (each["ended"], bool(each["about"])) in (("priced", False), ("refused", True)), each["file"]
-        assert each["ended"] == "priced" or re.search(
-            r":\d+( \(--|\)$)|files are read that start|\.(sh|yaml)", each["about"]
-        )
+        assert each["ended"] == "priced" or re.search(PLACE, each["about"]), each
 
 
 def test_every_mutation_was_refused_by_that_parser_or_here():

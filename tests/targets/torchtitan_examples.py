@@ -5,7 +5,6 @@ file its path, its digest and how it ended. The files themselves are not kept.
 """
 
 import hashlib
-import json
 import sys
 import tempfile
 from pathlib import Path
@@ -13,7 +12,7 @@ from pathlib import Path
 from planner.errors import InputError
 from planner.workflows.imported_launches import import_launch
 from planner.workflows.launching import plan_at
-from tests.targets.parsers import VERDICTS
+from tests.targets.parser_runs import write_verdicts
 
 GPUS = ("64xh100", "8xh100", "512xh100")  # the first on which it starts
 
@@ -39,5 +38,4 @@ if __name__ == "__main__":
         for file in sorted(checkout.rglob("*.toml"))
         if file.name not in ("pyproject.toml", "pyrefly.toml")
     }
-    lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(own)}" for name, own in found.items())
-    (VERDICTS / "torchtitan_examples.json").write_text(f"{{\n{lines}\n}}\n")
+    write_verdicts("torchtitan_examples", found)

@@ -2,21 +2,14 @@
 parser of its release, and writes what they say to tests/targets/verdicts/torchtitan.json.
 """
 
-import hashlib
-import json
-import os
 import shlex
-import subprocess
-import sys
-import sysconfig
-import tempfile
-from pathlib import Path
 from typing import Any
 
 from planner.errors import InputError
 from planner.targets import TARGETS, WrittenLaunch, arguments_of, read_target
 from planner.targets.torchtitan_models import CONFIGS
-from tests.targets.parsers import PARSERS, VERDICTS
+from tests.targets.launches import known_of
+from tests.targets.parser_runs import answers_of, digest, environment, refusal, refusals, write_verdicts
 from tests.targets.torchtitan_launches import LAUNCHES
 
 RELEASES = {"0.2": "0.2.2", "0.3": "0.3.0"}
@@ -67,39 +60,15 @@ def mutated(text: str, version: str, taken: tuple[str, ...], given: dict[str, st
 def refused_here(text: str, name: str, version: str) -> str:
     """What `planner import` says of a file; empty: it reads it."""
     launch = LAUNCHES[name][0]
-    known = {"ranks": launch.ranks, "per_node": launch.per_node, "blackwell": launch.blackwell}
-    try:
-        read_target(TARGET, text, "x.toml" if version == "0.2" else "x.sh", {}, lambda command: known)
-    except InputError as error:
-        return error.message
-    return ""
-
-
-def install(version: str) -> Path:
-    """The interpreter of an environment with a release of torchtitan, and the torch of this one."""
-    folder = PARSERS / f"torchtitan-{RELEASES[version]}"
-    python = folder / "bin" / "python"
-    if not python.exists():
-        subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
-        paths = folder / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
-        (paths / "torch_of.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")
-        wheel = f"torchtitan=={RELEASES[version]}"
-        subprocess.run([str(python), "-m", "pip", "install", "--quiet", wheel, "triton", "torchao"], check=True)
-    return python
+    file = "x.toml" if version == "0.2" else "x.sh"
+    return refusal(lambda: read_target(TARGET, text, file, {}, lambda command: known_of(launch)), InputError)
 
 
 def judge(version: str, cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """What the parser of a release says of each file."""
-    done = subprocess.run(
-        [str(install(version)), str(Path(__file__).parent / "torchtitan_parser.py")],
-        input="".join(json.dumps(case) + "\n" for case in cases),
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-        env={**os.environ, "PYTHONPATH": ""},
-        cwd=tempfile.gettempdir(),
-    )
-    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    name = f"torchtitan-{RELEASES[version]}"
+    python = environment(name, (f"torchtitan=={RELEASES[version]}", "triton", "torchao"))
+    return answers_of(python, "torchtitan_parser.py", cases)
 
 
 def case_of(text: str, name: str, version: str) -> dict[str, Any]:
@@ -138,13 +107,14 @@ def verdicts() -> dict[str, dict[str, Any]]:
         for number, (name, of) in enumerate(zip(names, texts, strict=True)):
             accepted, *others = answers[number * each : (number + 1) * each]
             came_out = accepted.pop("came_out", {})
-            digest = hashlib.sha256(of[0].encode()).hexdigest()[:16]
-            refused = {
-                kind: [*["parser"] * ("error" in says), *["planner"] * bool(refused_here(text, name, version))]
-                for kind, says, text in zip(MUTATIONS, others, of[1:], strict=True)
+            here = (refused_here(text, name, version) for text in of[1:])
+            own = {
+                "sha256": digest(of[0]),
+                **accepted,
+                "survived": len(came_out),
+                "lost": lost(name, version, came_out),
             }
-            own = {"sha256": digest, **accepted, "survived": len(came_out), "lost": lost(name, version, came_out)}
-            found[f"{name} {version}"] = {**own, "refused": refused}
+            found[f"{name} {version}"] = {**own, "refused": refusals(MUTATIONS, others, here)}
     return found
 
 
@@ -163,13 +133,5 @@ def configurations() -> dict[str, dict[str, str]]:
 
 
 if __name__ == "__main__":
-    VERDICTS.mkdir(exist_ok=True)
-    stored = {"parser": TARGET.checked, "launches": verdicts()}
-    lines = (f"  {json.dumps(name)}: {json.dumps(said)}" for name, said in stored["launches"].items())
-    configs = ",\n".join(f"  {json.dumps(name)}: {json.dumps(own)}" for name, own in configurations().items())
-    text = (
-        f'{{\n "configurations": {{\n{configs}\n }},\n "parser": {json.dumps(stored["parser"])},\n "launches": {{\n'
-        + ",\n".join(lines)
-        + "\n }\n}\n"
-    )
-    (VERDICTS / "torchtitan.json").write_text(text)
+    stored = {"configurations": configurations(), "parser": TARGET.checked, "launches": verdicts()}
+    write_verdicts("torchtitan", stored)

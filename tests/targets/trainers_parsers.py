@@ -2,12 +2,8 @@
 through the first two and every kind of Job through the third, and writes what they say to tests/targets/verdicts.
 """
 
-import hashlib
 import json
-import os
 import subprocess
-import sys
-import sysconfig
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -15,8 +11,8 @@ from typing import Any
 from planner.errors import InputError
 from planner.targets import LAUNCHERS, TARGETS, Launch, Started, WrittenLaunch, arguments_of, read_target, starting
 from planner.targets.torchtitan_models import flavor_module
-from tests.targets.launches import GPT, MIXTRAL, launch
-from tests.targets.parsers import PARSERS, VERDICTS
+from tests.targets.launches import GPT, MIXTRAL, known_of, launch
+from tests.targets.parser_runs import answers_of, digest, environment, refusal, refusals, write_verdicts
 
 WHEELS = ("deepspeed==0.19.8", "accelerate==1.15.0", "kubernetes-validate==1.37.0", "setuptools")
 LLAMA_8B, LLAMA_70B = flavor_module("llama3", "8B"), flavor_module("llama3", "70B")
@@ -117,48 +113,21 @@ def script_values(own: Launch) -> dict[str, str]:
 
 def read(to: str, text: str, own: Launch):
     """A file as `planner import` reads it."""
-    known = {"ranks": own.ranks, "per_node": own.per_node, "blackwell": own.blackwell}
     keys = {argument for row in TARGETS[to].rows for argument in row.arguments}
     given = {key: value for key, value in script_values(own).items() if key in keys}
-    return read_target(TARGETS[to], text, "x.json" if to == "deepspeed" else "x.yaml", given, lambda command: known)
+    return read_target(
+        TARGETS[to], text, "x.json" if to == "deepspeed" else "x.yaml", given, lambda command: known_of(own)
+    )
 
 
 def refused_here(to: str, text: str, own: Launch) -> str:
     """What `planner import` says of a file; empty: it reads it."""
-    try:
-        read(to, text, own)
-    except InputError as error:
-        return error.message
-    return ""
+    return refusal(lambda: read(to, text, own), InputError)
 
 
 def install() -> Path:
-    """The interpreter of an environment with the programs, and the torch of this one."""
-    folder = PARSERS / "trainers"
-    python = folder / "bin" / "python"
-    if not python.exists():
-        subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
-        paths = folder / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
-        (paths / "torch_of.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")
-        pip = [str(python), "-m", "pip", "install", "--quiet"]
-        subprocess.run([*pip, *WHEELS[1:]], check=True)
-        subprocess.run([*pip, "--no-build-isolation", WHEELS[0]], check=True)
-    return python
-
-
-def judge(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What the programs make of each file."""
-    done = subprocess.run(
-        [str(install()), str(Path(__file__).parent / "trainers_parser.py")],
-        input="".join(json.dumps(case) + "\n" for case in cases),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        check=True,
-        env={**os.environ, "PYTHONPATH": ""},
-        cwd=tempfile.gettempdir(),
-    )
-    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    """The interpreter of an environment with the programs."""
+    return environment("trainers", WHEELS[1:], ("--no-build-isolation", WHEELS[0]))
 
 
 def case_of(to: str, text: str, own: Launch) -> dict[str, Any]:
@@ -182,18 +151,15 @@ def verdicts(to: str) -> dict[str, dict[str, Any]]:
     for name, own in LAUNCHES[to].items():
         texts = [file_of(to, name), *(mutated(file_of(to, name), kind, to) for kind in MUTATIONS[to])]
         cases += [case_of(to, text, own) for text in texts]
-    answers = judge(cases)
+    answers = answers_of(install(), "trainers_parser.py", cases)
     found: dict[str, dict[str, Any]] = {}
     for number, (name, own) in enumerate(LAUNCHES[to].items()):
         accepted, *others = answers[number * each : (number + 1) * each]
         texts = [case[to] for case in cases[number * each : (number + 1) * each]]
-        refused = {
-            kind: [*["parser"] * ("error" in says), *["planner"] * bool(refused_here(to, text, own))]
-            for kind, says, text in zip(MUTATIONS[to], others, texts[1:], strict=True)
-        }
-        digest = hashlib.sha256(texts[0].encode()).hexdigest()[:16]
+        here = (refused_here(to, text, own) for text in texts[1:])
+        refused = refusals(MUTATIONS[to], others, here)
         own_verdict = {"error": accepted["error"]} if "error" in accepted else {"dp": accepted["dp"]}
-        found[name] = {"sha256": digest, **own_verdict, "lost": lost(to, own, accepted), "refused": refused}
+        found[name] = {"sha256": digest(texts[0]), **own_verdict, "lost": lost(to, own, accepted), "refused": refused}
     return found
 
 
@@ -231,16 +197,11 @@ def validated() -> dict[str, list[str]]:
             file.flush()
             command = [str(install().with_name("kubernetes-validate")), "--strict", "--version", "1.37", file.name]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
-        digest = hashlib.sha256(text.encode()).hexdigest()[:16]
-        found[name] = [digest, "accepted" if done.returncode == 0 else (done.stdout + done.stderr)[-300:]]
+        found[name] = [digest(text), "accepted" if done.returncode == 0 else (done.stdout + done.stderr)[-300:]]
     return found
 
 
 if __name__ == "__main__":
-    VERDICTS.mkdir(exist_ok=True)
     for to in LAUNCHES:
-        lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(own)}" for name, own in verdicts(to).items())
-        parser = json.dumps(TARGETS[to].checked)
-        (VERDICTS / f"{to}.json").write_text(f'{{\n "parser": {parser},\n "launches": {{\n{lines}\n }}\n}}\n')
-    lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(own)}" for name, own in validated().items())
-    (VERDICTS / "kubernetes.json").write_text(f"{{\n{lines}\n}}\n")
+        write_verdicts(to, {"parser": TARGETS[to].checked, "launches": verdicts(to)})
+    write_verdicts("kubernetes", validated())

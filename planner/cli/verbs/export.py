@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from planner.cli.options import HF, JobOrPlan, Json, export_names, import_names, target_names
+from planner.cli.options import DOES_NOT_FIT, HF, JobOrPlan, Json, export_names, import_names, target_names
 from planner.errors import InputError
 
 
@@ -38,10 +38,12 @@ def export(
     its settings; all complete but for data. What the program cannot be told is refused, with the best plan that it can.
     planner: a script that starts its own runtime. torch-csv: the pipeline schedule, as the multi-stage schedules of
     torch.distributed.pipelining load it. No other file is written over.
+
+    Exit code 3: the plan does not fit in memory, which its file says too; it is written all the same.
     """
     from planner.cli import render
     from planner.cli.views import export_lines
-    from planner.files import require_unchanged, write_text
+    from planner.files import require_parent, require_unchanged, write_text
     from planner.workflows import launching
 
     if better and launcher:
@@ -49,10 +51,22 @@ def export(
     file = launching.better(plan, to, version) if better else launching.exported(plan, to, version, launcher)
     if str(output) == "-":
         render.print_raw(file.text)
+        require_fitting(file.note)
         return
+    require_parent(output)
     require_unchanged(output, file.text, "name another file with -o, or remove this one")
     write_text(output, file.text)
     render.emit(json, export_lines.export_summary(file, to, output), *export_lines.export_lines(file, output))
+    require_fitting(file.note)
+
+
+def require_fitting(unfit: str) -> None:
+    """Say on stderr, and by the exit code, that an exported plan does not fit; empty: it does."""
+    from planner.cli import render
+
+    if unfit:
+        render.note(unfit)
+        raise typer.Exit(DOES_NOT_FIT)
 
 
 def import_file(

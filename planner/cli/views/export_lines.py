@@ -13,7 +13,7 @@ def export_summary(exported: ExportedPlan, to: str, out: Path) -> dict[str, Any]
 
 
 def export_lines(exported: ExportedPlan, out: Path) -> list[str]:
-    lines = [f"{exported.what} written to {out}", *filter(None, (exported.note,))]
+    lines = [f"{exported.what} written to {out}"]
     if [*exported.micro_batches] != sorted(exported.micro_batches):
         numbers = ", ".join(map(str, exported.micro_batches))
         lines.append(f"its micro-batches 0, 1, … are the plan's {numbers}: the order in which the last stage runs them")

@@ -203,6 +203,15 @@ def written_orders(at: StepCase) -> str:
     return f"the order of its passes is none of {', '.join(names)} | strategy: parallel_search"
 
 
+def ahead_beside_readers(at: StepCase) -> str:
+    """Encoders ahead of modules on the same ranks, which run in the order of these modules' passes."""
+    readers = (edge.target for edge in at.plan.edges if edge.source == at.module)
+    shared = any({*at.plan.layouts[reader].ranks} & {*at.layout.ranks} for reader in readers)
+    if at.knobs.orders == "any" or not at.layout.ahead or not shared:
+        return ""
+    return f"encoders run {at.layout.ahead} ahead only on ranks of their own | ahead: 0, or other ranks"
+
+
 def is_one_of(at: StepCase, step: Step, names: tuple[str, ...]) -> bool:
     """Whether the order of the module in a step is one of these schedules, by name or slot by slot."""
     order, layout, count = step.order_of(at.module), at.layout, len(step.micro_batches)
@@ -224,4 +233,5 @@ STEP_RULES = (
     StepRule("groups", changed_groups),
     StepRule("packing", packed_sequences),
     StepRule("order of passes", written_orders),
+    StepRule("encoders ahead beside their readers", ahead_beside_readers),
 )

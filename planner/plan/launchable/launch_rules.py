@@ -564,8 +564,11 @@ RULES = (
     ),
     Rule(
         "encoders ahead",
-        lambda at: at.knobs.orders == "named" and bool(at.options.ahead),
-        lambda at: f"it runs encoders for the micro-batch that reads them, not {at.options.ahead} ahead | ahead: 0",
+        lambda at: at.knobs.orders == "named" and (at.options.ahead or 0) > at.knobs.ahead,
+        lambda at: (
+            f"it runs encoders for the micro-batch that reads them, not {at.options.ahead} ahead"
+            f" | ahead: {at.knobs.ahead}"
+        ),
     ),
     Rule(
         "kept features",

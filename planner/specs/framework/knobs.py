@@ -6,7 +6,7 @@ plans (plan/legal/): degrees multiply up to the ranks, tp divides the heads, ep 
 
 from typing import Literal, get_args
 
-from planner.specs.base import Spec
+from planner.specs.base import Index, Spec
 from planner.specs.parallelism import (
     RECOMPUTED_PARTS,
     Dispatch,
@@ -83,6 +83,7 @@ class Knobs(Spec):
     packing: Literal["any", "equal"] = "any"  # sequences of a micro-batch; equal: `micro_batch` of them, or padding
     # Of passes. any: slot by slot, and encoders ahead of their readers; named: those of the schedules.
     orders: Literal["any", "named"] = "any"
+    ahead: Index = 0  # named: micro-batches that encoders may be ahead, on ranks that their readers have not
     kept_features: bool = True  # outputs of frozen encoders that later epochs read from host memory or a disk
     rank_orders: tuple[str, ...] = ()  # orders of the dims, fastest-varying first; (): any
     sources: dict[str, str] = {}  # knob → version, and the file or page that says so
