@@ -27,6 +27,8 @@ class ClusterJob(Spec, kw_only=True):
     submit_s: Amount
     gpus: Count  # that it asks for
     seconds: dict[str, SecondsByCount]  # kind of GPU → number of GPUs → seconds
+    layouts: dict[str, dict[RankCount, str]] = {}  # kind → number of GPUs → the layout with which it takes so long
+    model: str = ""  # by which is known how it shares a GPU with others
     user: str = ""  # whose share of the cluster it counts to; empty: a user of its own
 
     def seconds_on(self, kind: str, count: int) -> float | None:
