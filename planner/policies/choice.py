@@ -4,10 +4,11 @@ import re
 from collections.abc import Callable, Mapping
 
 from planner.errors import InputError
+from planner.policies.cells import CellPolicy
 from planner.policies.fair import Shares, dominant_shares, makespan_shares, max_min_shares
 from planner.policies.joint import JointPolicy
-from planner.policies.marginal_gain import marginal_gain
-from planner.policies.orders import ORDERS
+from planner.policies.matching import PackingPolicy
+from planner.policies.orders import ORDERS, Order, least_left
 from planner.policies.queue_policy import Place, QueuePolicy, fastest_kind, first_kind
 from planner.policies.rounds import GAVEL, RoundLength, RoundPolicy
 from planner.policies.wants import Wants, decided_anew, started
@@ -16,10 +17,11 @@ from planner.specs.cluster_jobs.actions_file import PolicyChoice
 
 PLACES: Mapping[str, Place] = {"fastest": fastest_kind, "first": first_kind}
 GAVEL_ROUNDS = "gavel"
-JOINT = "joint"  # a place that is chosen for all jobs together
+JOINT, CELLS, PACK = "joint", "cells", "pack"  # places of all jobs together, of which the last goes with another
+MARGINAL_GAIN = CellPolicy(Order("least count, ends soonest", least_left))
 SHARES: Mapping[str, Callable[[State], Shares]] = {"makespan": makespan_shares, "max_min": max_min_shares}
-WANTS: Mapping[str, Callable[[State], Wants]] = {"drf": dominant_shares, "marginal_gain": marginal_gain}
-PLACE_NAMES = (*PLACES, JOINT)
+WANTS: Mapping[str, Callable[[State], Wants]] = {"drf": dominant_shares, "marginal_gain": MARGINAL_GAIN.wants}
+PLACE_NAMES = (*PLACES, JOINT, CELLS, PACK)
 
 
 def policy_names() -> tuple[str, ...]:
@@ -47,18 +49,24 @@ def policy(choice: PolicyChoice) -> Decide:
         wants_of: Callable[[State], Wants] = WANTS[choice.order]
     else:
         queue = queue_policy(choice)
-        if not queue.preempt:
+        anew_too = choice.preempt or choice.counts_change
+        if PACK in choice.places:
+            return PackingPolicy(ORDERS[choice.order], queue.wants, anew_too)
+        if not anew_too and not choice.rounds:
             return starting(queue.wants)
         wants_of = queue.wants
     return RoundPolicy(whole_shares(wants_of), length, fill=False) if choice.rounds else anew(wants_of)
 
 
-def queue_policy(choice: PolicyChoice) -> JointPolicy | QueuePolicy:
+def queue_policy(choice: PolicyChoice) -> CellPolicy | JointPolicy | QueuePolicy:
     """What takes jobs in an order; in rounds all are decided about anew."""
     order, preempt = ORDERS[choice.order], choice.preempt or bool(choice.rounds)
-    if choice.place == JOINT:
+    (place,) = [each for each in choice.places if each != PACK] or ["fastest"]
+    if place == CELLS:
+        return CellPolicy(order)
+    if place == JOINT:
         return JointPolicy(order, preempt)
-    return QueuePolicy(order, PLACES[choice.place], choice.backfill, preempt)
+    return QueuePolicy(order, PLACES[place], choice.backfill, preempt)
 
 
 def whole_shares(wants_of: Callable[[State], Wants]) -> Callable[[State], Shares]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from planner.errors import Infeasible, InputError
 from planner.policies import ORDERS, nearest_gpus, policy
-from planner.simulate import Action, Delays, Event, JobState, State, arrived, require_possible, seconds_alone
+from planner.simulate import Action, Delays, Event, JobState, State, arrived, require_possible, known_seconds
 from planner.specs.cluster_jobs.actions_file import PolicyChoice
 from planner.specs.cluster_jobs.job_records import JobRecord, Speeds, cluster_job
 from planner.specs.cluster_jobs.jobs import ClusterJob, Fleet
@@ -47,7 +47,7 @@ def decide_queue(question: ClusterQuestion, choice: PolicyChoice) -> QueueDecisi
     state = queue_state(jobs, records, replace(free, delays=Delays(restart=choice.restart_s)))
     event = Event(state.now, tuple(("arrival", job) for job in state.waiting))
     actions = tuple(action for action in policy(choice)(state, event) if action.do != "wait")
-    require_possible(actions, state, seconds_alone, "the decision")
+    require_possible(actions, state, known_seconds, "the decision")
     waits |= waiting_reasons(state, actions, choice)
     commands = [
         line

@@ -1,15 +1,14 @@
 """A job as a file of any kind has it, and what it becomes: seconds for all of its work, by kind and number of GPUs."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 from planner.errors import Infeasible, InputError
 from planner.specs.cluster_jobs.jobs import ClusterJob, Fleet, SecondsByCount
 from planner.units import plural
 
-Throughputs = Mapping[str, Mapping[str, Mapping[int, float]]]  # model → kind → GPUs → steps a second
 StepSearch = Callable[["JobRecord", str, int], "JobStep | None"]  # on so many GPUs of a kind; None: impossible
 Standing = Literal["waiting", "running", "ended"]
 MOST = 1e15  # seconds
@@ -52,6 +51,30 @@ def of_kinds(record: JobRecord, kinds: Sequence[str]) -> JobRecord:
         message = f"job {record.id} has GPUs of {' and '.join(kinds)}, and jobs here have one kind"
         raise InputError(message, where=record.where, fix="take it and its GPUs out of the file and of the cluster")
     return replace(record, left_out="GPUs of several kinds in one job")
+
+
+class Throughputs(NamedTuple):
+    """Steps a second: by model, kind and GPUs; and on one GPU by model, kind and the model beside."""
+
+    alone: Mapping[str, Mapping[str, Mapping[int, float]]]
+    beside: Mapping[str, Mapping[str, Mapping[str, float]]]
+
+    def shares(self, model: str, kinds: Iterable[str]) -> dict[str, dict[str, float]]:
+        """Parts of its speed alone that a model has beside others, by kind and other."""
+        found: dict[str, dict[str, float]] = {}
+        for kind in kinds:
+            rates, alone = of_kind(self.beside.get(model, {}), kind), of_kind(self.alone.get(model, {}), kind).get(1)
+            if rates and alone:
+                found[kind] = {other: rate / alone for other, rate in rates.items()}
+        return found
+
+
+Rates = TypeVar("Rates")
+
+
+def of_kind(table: Mapping[str, Mapping[Rates, float]], kind: str) -> Mapping[Rates, float]:
+    """What a table has of a kind, in capitals or not."""
+    return table.get(kind) or next((rates for name, rates in table.items() if name.lower() == kind.lower()), {})
 
 
 class JobStep(NamedTuple):
@@ -105,6 +128,7 @@ def cluster_job(record: JobRecord, fleet: Fleet, speeds: Speeds, first: float) -
         layouts=layouts,
         user=record.user,
         model=record.model,
+        beside=speeds.throughputs.shares(record.model, kinds) if speeds.throughputs and record.gpus == 1 else {},
     )
     fleet.require_room(job, record.where)
     return job
@@ -112,12 +136,11 @@ def cluster_job(record: JobRecord, fleet: Fleet, speeds: Speeds, first: float) -
 
 def seconds_by_table(record: JobRecord, kinds: list[str], throughputs: Throughputs) -> dict[str, SecondsByCount]:
     """Seconds of all steps of a job, by the table of throughputs."""
-    table, steps = throughputs.get(record.model), record.steps or 0.0
+    table, steps = throughputs.alone.get(record.model), record.steps or 0.0
     if table is None:
         message = f"the table of throughputs has no model `{record.model}`"
-        raise InputError(message, where=record.where, fix=f"one of {', '.join(sorted(throughputs)[:8])}")
-    by_lower = {kind.lower(): rates for kind, rates in table.items()}
-    rates = {kind: table.get(kind) or by_lower.get(kind.lower(), {}) for kind in kinds}
+        raise InputError(message, where=record.where, fix=f"one of {', '.join(sorted(throughputs.alone)[:8])}")
+    rates = {kind: of_kind(table, kind) for kind in kinds}
     return {kind: {n: steps / rate for n, rate in known.items()} for kind, known in rates.items() if known}
 
 
