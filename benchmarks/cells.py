@@ -36,14 +36,13 @@ from pathlib import Path
 from random import Random
 from statistics import median
 from tempfile import mkdtemp
-from time import process_time
 
 from benchmarks.registry import Figures
 from planner.policies import Schedule, schedule_jobs
 from planner.specs.base import with_fields
 from planner.specs.cluster_jobs.actions_file import PolicyChoice
-from planner.specs.cluster_jobs.jobs import ClusterJob, Fleet
 from planner.specs.cluster_jobs.job_records import JobStep
+from planner.specs.cluster_jobs.jobs import ClusterJob, Fleet
 from planner.specs.hardware.cluster import RankKind
 from planner.specs.parallelism import Parallelism
 from planner.workflows.job_steps import cell_step, step_of
@@ -55,7 +54,10 @@ MODELS = {"1.3b": (24, 2048, 16), "2.7b": (32, 2560, 32), "6.7b": (32, 4096, 32)
 BATCH, SEQ, JOBS, LEAST_SECONDS, RESTART = 64, 2048, 150, 600.0, 120.0
 LOADS, SEEDS = (0.6, 0.9, 1.3), range(5)
 DATA_ALONE = Parallelism(tp=1, cp=1, pp=1)
-ORDERS = {"backfill": PolicyChoice(restart_s=RESTART), "srtf": PolicyChoice(order="srtf", preempt=True, restart_s=RESTART)}
+ORDERS = {
+    "backfill": PolicyChoice(restart_s=RESTART),
+    "srtf": PolicyChoice(order="srtf", preempt=True, restart_s=RESTART),
+}
 COLUMNS = ("own", "kind", "layout", "elastic", "cells")
 Table = dict[str, dict[int, float]]  # kind → GPUs → seconds of a step
 MODEL_FILE = """format: planner.model/1
@@ -79,7 +81,10 @@ def run(data: Path | None) -> Iterator[Figures]:
                 schedules = columns(rows, load, seed, choice)
                 outcomes = {name: each.outcome for name, each in schedules.items()}
                 means.append({name: each.mean_completion_s for name, each in outcomes.items()})
-                shown = {name: [round(each.mean_completion_s), round(each.p99_completion_s)] for name, each in outcomes.items()}
+                shown = {
+                    name: [round(each.mean_completion_s), round(each.p99_completion_s)]
+                    for name, each in outcomes.items()
+                }
                 yield {"order": order, "load": load, "seed": seed, **shown}
             less = {f"less_than_{name}": [1 - each["cells"] / each[name] for each in means] for name in COLUMNS[:-1]}
             yield {"order": order, "load": load, **{name: round(median(shares), 3) for name, shares in less.items()}}

@@ -84,6 +84,7 @@ __all__ = [
     "layouts_of",
     "least_divided",
     "most_conventional",
+    "quickest_cell",
     "rank_counts",
     "recompute_ranges",
     "screen",

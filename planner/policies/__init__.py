@@ -2,10 +2,10 @@
 
 from planner.policies.choice import PLACE_NAMES, policy, policy_names
 from planner.policies.fair import least_makespan
+from planner.policies.numbering import nearest_gpus
 from planner.policies.orders import ORDERS
 from planner.policies.replay import replayed
 from planner.policies.schedule import Schedule, happened, schedule_jobs
-from planner.policies.wants import nearest_gpus
 
 __all__ = [
     "ORDERS",

@@ -1,4 +1,4 @@
-"""Cells: the kind and number of GPUs of every job, and with them its layout, decided together (Crius, arXiv 2403.16125).
+"""Cells: kind and number of GPUs of every job, and with them its layout, decided together (Crius, arXiv 2403.16125).
 
 Every job has a first cell, in the order, as far as there is room: the least count that is known for it, on the kind
 where it then ends first. After that GPUs go where they are worth most (Optimus, EuroSys 2018, section 4.1): a step is
@@ -12,7 +12,7 @@ from heapq import heappop, heappush
 from typing import NamedTuple
 
 from planner.policies.orders import Order, seconds_left
-from planner.policies.wants import Want, Wants
+from planner.policies.want import Want, Wants
 from planner.simulate import Event, JobState, State
 
 

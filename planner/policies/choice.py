@@ -11,7 +11,8 @@ from planner.policies.matching import PackingPolicy
 from planner.policies.orders import ORDERS, Order, least_left
 from planner.policies.queue_policy import Place, QueuePolicy, fastest_kind, first_kind
 from planner.policies.rounds import GAVEL, RoundLength, RoundPolicy
-from planner.policies.wants import Wants, decided_anew, started
+from planner.policies.want import Wants
+from planner.policies.wanted_actions import decided_anew, started
 from planner.simulate import Decide, Event, State
 from planner.specs.cluster_jobs.actions_file import PolicyChoice
 
@@ -76,10 +77,14 @@ def whole_shares(wants_of: Callable[[State], Wants]) -> Callable[[State], Shares
 
 def require_known(choice: PolicyChoice) -> None:
     """Raises InputError for a policy that there is not, or that cannot be."""
-    for what, name, known in (("order", choice.order, policy_names()), ("place", choice.place, PLACE_NAMES)):
+    named = [("order", choice.order, policy_names()), *(("place", place, PLACE_NAMES) for place in choice.places)]
+    for what, name, known in named:
         if name not in known:
             raise InputError(f"no {what} is called `{name}`", where=f"--{what}", fix=f"one of {', '.join(known)}")
-    if choice.place == JOINT and choice.order in ORDERS and ORDERS[choice.order].gain is None:
+    if len({*choice.places} - {PACK}) > 1 or len({*choice.places}) < len(choice.places):
+        message = f"the places {choice.place} say twice which kind a job gets"
+        raise InputError(message, where="--place", fix=f"one place, or one and {PACK}, such as {CELLS},{PACK}")
+    if JOINT in choice.places and choice.order in ORDERS and ORDERS[choice.order].gain is None:
         gaining = ", ".join(name for name, order in ORDERS.items() if order.gain)
         message = f"the order {choice.order} does not say what a job gains by a kind, which joint places weigh"
         raise InputError(message, where="--place", fix=f"an order of {gaining}, or another place")
@@ -87,8 +92,8 @@ def require_known(choice: PolicyChoice) -> None:
     if not usual and choice.order not in ORDERS:
         message = f"{choice.order} says itself who runs where: place, backfilling and preemption are not asked for"
         raise InputError(message, where="--order", fix=f"leave them out, or one of {', '.join(ORDERS)}")
-    if choice.place == JOINT and not choice.backfill:
-        message = "kinds that are chosen jointly have no first job that others wait for"
+    if {JOINT, CELLS} & {*choice.places} and not choice.backfill:
+        message = "kinds that are chosen for all jobs together have no first job that others wait for"
         raise InputError(message, where="--no-backfill", fix="leave it out, or another place")
     if choice.rounds and choice.rounds != GAVEL_ROUNDS and not re.fullmatch(r"[1-9][0-9]{0,5}", choice.rounds):
         message = f"rounds of `{choice.rounds}` are none"
@@ -96,6 +101,6 @@ def require_known(choice: PolicyChoice) -> None:
     if (choice.rounds or choice.order in SHARES) and choice.restart_s >= choice.round_seconds:
         message = f"a restart of {choice.restart_s:g} s takes all of a round of {choice.round_seconds:g} s"
         raise InputError(message, where="--rounds", fix="longer rounds")
-    if choice.order == "marginal_gain" and choice.rounds:
-        message = "rounds keep the counts that jobs ask for, and marginal_gain changes them"
+    if (choice.counts_change or PACK in choice.places) and choice.rounds:
+        message = "rounds give jobs the counts that they ask for, and GPUs of their own"
         raise InputError(message, where="--rounds", fix="leave it out")

@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.policies.orders import Order
-from planner.policies.wants import Wants, decided_anew, started
+from planner.policies.want import Wants
+from planner.policies.wanted_actions import decided_anew, started
 from planner.programs import heaviest_matching
 from planner.simulate import Action, Event, JobState, State
 
@@ -49,7 +50,7 @@ class PackingPolicy:
             if run and run.beside == host and host not in actions:
                 actions.pop(guest, None)
             else:
-                actions[guest] = Action("pack", guest, places[host], f"both are quicker on one GPU than one after the other")
+                actions[guest] = Action("pack", guest, places[host], "beside each other they gain most")
         return [*in_turn(actions, state, guests - {*stay, *pairs})]
 
     def pairs(self, state: State, places: Places, others: Collection[str]) -> dict[str, str]:

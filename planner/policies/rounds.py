@@ -11,7 +11,8 @@ from math import inf
 
 from planner.policies.fair import Shares
 from planner.policies.orders import seconds_left
-from planner.policies.wants import Want, Wants, decided_anew
+from planner.policies.want import Want, Wants
+from planner.policies.wanted_actions import decided_anew
 from planner.simulate import Action, Event, JobState, State
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from planner.errors import Infeasible, InputError
 from planner.policies import ORDERS, nearest_gpus, policy
-from planner.simulate import Action, Delays, Event, JobState, State, arrived, require_possible, known_seconds
+from planner.simulate import Action, Delays, Event, JobState, State, arrived, known_seconds, require_possible
 from planner.specs.cluster_jobs.actions_file import PolicyChoice
 from planner.specs.cluster_jobs.job_records import JobRecord, Speeds, cluster_job
 from planner.specs.cluster_jobs.jobs import ClusterJob, Fleet
