@@ -30,22 +30,28 @@ kind and count, in seconds of a step and in layouts priced.
 
 import csv
 import gzip
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
+from itertools import product
 from pathlib import Path
 from random import Random
-from statistics import median
+from statistics import mean, median
 from tempfile import mkdtemp
+from time import process_time
 
 from benchmarks.registry import Figures
-from planner.policies import Schedule, schedule_jobs
+from planner.layouts import fixed_fields, layout_problem, layouts_of, quickest_cell
+from planner.policies import Schedule, policy, schedule_jobs
+from planner.simulate import Action, Delays, Event, State, run_jobs
+from planner.solve_job import read_job
 from planner.specs.base import with_fields
 from planner.specs.cluster_jobs.actions_file import PolicyChoice
 from planner.specs.cluster_jobs.job_records import JobStep
 from planner.specs.cluster_jobs.jobs import ClusterJob, Fleet
 from planner.specs.hardware.cluster import RankKind
+from planner.specs.inputs import JobOptions
 from planner.specs.parallelism import Parallelism
-from planner.workflows.job_steps import cell_step, step_of
+from planner.workflows.job_steps import cell_step, searched_step, step_of
 from planner.workflows.questions import Question
 
 TRACE = "philly_jobs_vcs_a.csv.gz"
@@ -58,6 +64,7 @@ ORDERS = {
     "backfill": PolicyChoice(restart_s=RESTART),
     "srtf": PolicyChoice(order="srtf", preempt=True, restart_s=RESTART),
 }
+FLEET = Fleet([RankKind(kind=kind, count=32, per_node=PER_NODE) for kind in KINDS])
 COLUMNS = ("own", "kind", "layout", "elastic", "cells")
 Table = dict[str, dict[int, float]]  # kind → GPUs → seconds of a step
 MODEL_FILE = """format: planner.model/1
@@ -71,23 +78,55 @@ modules:
 
 
 def run(data: Path | None) -> Iterator[Figures]:
+    yield estimator_figures()
     if data is None:
         return
     rows = long_rows(data / "cluster" / TRACE)
+    yield {"jobs": 200, **decision_seconds(jobs_of(rows, 100.0, 0, data_alone=False, count=200))}
     for order, choice in ORDERS.items():
         for load in LOADS:
             means = []
             for seed in SEEDS:
-                schedules = columns(rows, load, seed, choice)
-                outcomes = {name: each.outcome for name, each in schedules.items()}
+                outcomes = {name: each.outcome for name, each in columns(rows, load, seed, choice).items()}
                 means.append({name: each.mean_completion_s for name, each in outcomes.items()})
-                shown = {
-                    name: [round(each.mean_completion_s), round(each.p99_completion_s)]
-                    for name, each in outcomes.items()
-                }
-                yield {"order": order, "load": load, "seed": seed, **shown}
-            less = {f"less_than_{name}": [1 - each["cells"] / each[name] for each in means] for name in COLUMNS[:-1]}
-            yield {"order": order, "load": load, **{name: round(median(shares), 3) for name, shares in less.items()}}
+                tails = {f"{name}_p99": round(each.p99_completion_s) for name, each in outcomes.items()}
+                seconds = {name: round(mean) for name, mean in means[-1].items()}
+                yield {"order": order, "load": load, "seed": seed, **seconds, **tails}
+            less = {name: [1 - each["cells"] / each[name] for each in means] for name in COLUMNS[:-1]}
+            shown = {f"less_than_{name}": round(median(shares), 3) for name, shares in less.items()}
+            yield {"order": order, "load": load, **shown, "least_less_than_elastic": round(min(less["elastic"]), 3)}
+
+
+def estimator_figures() -> Figures:
+    """Cells beside planner's full search, wherever that finds a plan: seconds of a step, and layouts priced."""
+    found = [step_of(question_of(*of), compared) for of in product(MODELS, KINDS, COUNTS)]
+    errors = [error for error, _, _ in filter(None, found)]
+    priced, every = (sum(each[place] for each in found if each) for place in (1, 2))
+    shown = {"worst": max(errors, key=abs), "median": median(map(abs, errors)), "priced": priced / every}
+    return {"estimates": len(errors), **{name: round(value, 4) for name, value in shown.items()}}
+
+
+def compared(job: str) -> tuple[float, int, int]:
+    """By how much the estimate is more than the full search; layouts that it prices, and those of the whole space."""
+    inputs = read_job(job, JobOptions(effort=1))
+    problem, fixed = layout_problem(inputs), fixed_fields(inputs)
+    full, cell = searched_step(job), quickest_cell(problem, fixed)
+    assert cell
+    return cell.seconds / full.seconds - 1, cell.priced, len(layouts_of(problem, fixed)["tp"])
+
+
+def decision_seconds(jobs: list[ClusterJob]) -> Figures:
+    """Seconds of the processor that decisions take while these jobs are there."""
+    decide, spent = policy(PolicyChoice(order="srtf", place="cells", restart_s=RESTART)), list[float]()
+
+    def timed(state: State, event: Event) -> Iterable[Action]:
+        start = process_time()
+        actions = [*decide(state, event)]
+        spent.append(process_time() - start)
+        return actions
+
+    run_jobs(jobs, FLEET, timed, Delays(restart=RESTART))
+    return {"decisions": len(spent), "mean_s": round(mean(spent), 4), "longest_s": round(max(spent), 3)}
 
 
 def long_rows(path: Path) -> list[tuple[float, float, int]]:
@@ -99,31 +138,32 @@ def long_rows(path: Path) -> list[tuple[float, float, int]]:
 
 def columns(rows: list[tuple[float, float, int]], load: float, seed: int, choice: PolicyChoice) -> dict[str, Schedule]:
     """The schedule of each column."""
-    fleet = Fleet([RankKind(kind=kind, count=32, per_node=PER_NODE) for kind in KINDS])
     elastic, asked = with_fields(choice, place="cells", preempt=False), choice
     alone, cells = jobs_of(rows, load, seed, data_alone=True), jobs_of(rows, load, seed, data_alone=False)
     own = [with_fields(job, seconds={job.user: job.seconds[job.user]}) for job in alone]
     runs = zip(COLUMNS, (own, alone, cells, alone, cells), (asked, asked, asked, elastic, elastic), strict=True)
-    return {name: schedule_jobs(jobs, fleet, how) for name, jobs, how in runs}
+    return {name: schedule_jobs(jobs, FLEET, how) for name, jobs, how in runs}
 
 
-def jobs_of(rows: list[tuple[float, float, int]], load: float, seed: int, data_alone: bool) -> list[ClusterJob]:
+def jobs_of(
+    rows: list[tuple[float, float, int]], load: float, seed: int, data_alone: bool, count: int = JOBS
+) -> list[ClusterJob]:
     """The jobs of a seed, with the seconds of one of the two tables; their own kind stands in place of a user."""
     draw, drawn, used = Random(seed), [], 0.0
-    for submit, duration, gpus in sorted(draw.sample(rows, JOBS)):
+    for submit, duration, gpus in sorted(draw.sample(rows, count)):
         model, kind = draw.choice([*MODELS]), draw.choice(KINDS)
         alone = steps_of(model, True)[kind]
-        count = min(32, gpus * min(alone))
-        drawn.append((submit, model, kind, count, duration / alone[count]))
-        used += duration * count
+        own = min(32, gpus * min(alone))
+        drawn.append((submit, model, kind, own, duration / alone[own]))
+        used += duration * own
     first, last = drawn[0][0], drawn[-1][0]
     scale = used / (load * 64) / (last - first)
     jobs = []
-    for number, (submit, model, kind, count, steps) in enumerate(drawn):
+    for number, (submit, model, kind, own, steps) in enumerate(drawn):
         table = steps_of(model, data_alone)
         seconds = {k: {n: steps * each for n, each in by_count.items()} for k, by_count in table.items()}
         submit_s = (submit - first) * scale
-        jobs.append(ClusterJob(id=str(number), submit_s=submit_s, gpus=count, seconds=seconds, user=kind))
+        jobs.append(ClusterJob(id=str(number), submit_s=submit_s, gpus=own, seconds=seconds, user=kind))
     return jobs
 
 

@@ -50,6 +50,7 @@ CASES = {
     "measured-pipeline": "benchmarks.measured_pipeline",
     "schedule-jobs": "benchmarks.schedule_jobs",
     "cells": "benchmarks.cells",
+    "packing": "benchmarks.packing",
 }
 
 

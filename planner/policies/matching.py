@@ -23,6 +23,7 @@ from planner.policies.wanted_actions import decided_anew, started
 from planner.programs import heaviest_matching
 from planner.simulate import Action, Event, JobState, State
 
+STAYS = 1.1  # times its weight counts a pair that there is: changing it costs a restart, and gains little
 Places = Mapping[str, tuple[int, ...]]  # job → its GPUs
 
 
@@ -37,7 +38,7 @@ class PackingPolicy:
     def __call__(self, state: State, event: Event) -> list[Action]:
         if not event.changes:
             return []
-        guests = {job for job, run in state.running.items() if is_guest(run, state)}
+        guests = [job for job, run in state.running.items() if is_guest(run, state)]
         apart = without_guests(state, guests)
         wants = self.wants_of(apart, event)
         actions = {each.job: each for each in (decided_anew if self.anew else started)(apart, wants)}
@@ -51,7 +52,7 @@ class PackingPolicy:
                 actions.pop(guest, None)
             else:
                 actions[guest] = Action("pack", guest, places[host], "beside each other they gain most")
-        return [*in_turn(actions, state, guests - {*stay, *pairs})]
+        return [*in_turn(actions, state, [job for job in guests if job not in {**stay, **pairs}])]
 
     def pairs(self, state: State, places: Places, others: Collection[str]) -> dict[str, str]:
         """Guest → host."""
@@ -61,7 +62,12 @@ class PackingPolicy:
         if not hosts or not guests:
             return {}
         kinds = [state.fleet.kind_of[places[host.job.id][0]] for host in hosts]
-        matched = heaviest_matching(self.weights(state, hosts, kinds, guests))
+        weights = self.weights(state, hosts, kinds, guests)
+        at = {job.job.id: place for place, job in enumerate(guests)}
+        for row, host in enumerate(hosts):
+            if host.beside in at:
+                weights[row, at[host.beside]] *= STAYS
+        matched = heaviest_matching(weights)
         return {guests[guest].job.id: hosts[host].job.id for host, guest in matched}
 
     def weights(

@@ -59,7 +59,7 @@ class RoundPolicy:
         if self.changed and state.now - self.computed >= self.length.kept:
             self.shares, self.had, self.computed, self.changed = self.shares_of(state), {}, state.now, False
         actions = decided_anew(state, self.wants(state))
-        if self.until <= state.now or self.length.fixed:
+        if (state.running or state.waiting) and (self.until <= state.now or self.length.fixed):
             self.until = state.now + self.length.seconds
             actions.append(Action("wait", until=self.until, reason="the next round"))
         return actions

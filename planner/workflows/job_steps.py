@@ -4,6 +4,7 @@ import tempfile
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import TypeVar
 
 from planner import pipeline
 from planner.errors import Infeasible
@@ -15,7 +16,7 @@ from planner.specs.inputs import JobOptions
 from planner.specs.parallelism import Parallelism
 from planner.workflows.questions import USUAL_RANK_SAMPLES, Question, write_question
 
-SearchOf = Callable[[str], JobStep]  # of a job's file
+Found = TypeVar("Found")
 
 
 def step_search(seq: int, elastic: bool) -> StepSearch:
@@ -32,8 +33,8 @@ def step_search(seq: int, elastic: bool) -> StepSearch:
     return of_record
 
 
-def step_of(question: Question, search: SearchOf) -> JobStep | None:
-    """The step of a question; None: nothing fits. Raises InputError."""
+def step_of(question: Question, search: Callable[[str], Found]) -> Found | None:
+    """What is found of a question's job file; None: nothing fits. Raises InputError."""
     with tempfile.TemporaryDirectory() as folder:
         try:
             return search(str(write_question(question, Path(folder) / "job")))

@@ -36,7 +36,8 @@ class QueueDecision:
 
 def decide_queue(question: ClusterQuestion, choice: PolicyChoice) -> QueueDecision:
     """The decision for the queue of a file. Raises InputError and Infeasible."""
-    fleet, file, speeds = read_fleet(question.cluster, question.gpus), read_jobs(question.trace), speeds_of(question)
+    fleet, file = read_fleet(question.cluster, question.gpus), read_jobs(question.trace)
+    speeds = speeds_of(replace(question, elastic=choice.counts_change))
     records = {record.id: record for record in file.records if record.state != "ended"}
     if not records:
         raise InputError("no job of this queue waits or runs", where=str(question.trace), fix="print it again")

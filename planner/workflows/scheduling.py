@@ -1,7 +1,7 @@
 """The workflow of `planner schedule`: a trace of jobs run by a policy, beside baselines of the same order."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from planner import files
@@ -53,7 +53,7 @@ class ScheduleAnswer:
 def schedule_trace(question: ClusterQuestion, choice: PolicyChoice, on_run: OnProgress = silent) -> ScheduleAnswer:
     """The jobs of a trace, run. Raises InputError and Infeasible."""
     fleet = read_fleet(question.cluster, question.gpus)
-    jobs, notes = trace_jobs(question, fleet)
+    jobs, notes = trace_jobs(replace(question, elastic=choice.counts_change), fleet)
     order = choice.order if choice.order in ORDERS else "fifo"
     usual = PolicyChoice(order=order, restart_s=choice.restart_s)
     runs = {"": choice, **{name: with_fields(usual, **fields) for name, fields in BASELINES.items()}}
@@ -62,7 +62,7 @@ def schedule_trace(question: ClusterQuestion, choice: PolicyChoice, on_run: OnPr
         on_run(number, len(runs), name)
         done[name] = schedule_jobs(jobs, fleet, each)
     schedule = done.pop("")
-    bounded = len(jobs) <= MOST_BOUNDED and choice.order != "marginal_gain"
+    bounded = len(jobs) <= MOST_BOUNDED and not choice.counts_change and "pack" not in choice.places
     bound = bound_of(jobs, fleet) if bounded else None
     return ScheduleAnswer(schedule, {name: each.outcome for name, each in done.items()}, bound, (*notes,))
 
@@ -110,8 +110,10 @@ def job_story(schedule: Schedule, job: str) -> list[str]:
         starts[each.job] = min(each.since, starts.get(each.job, each.since))
     if starts[job] > at:
         ahead = (each.id for each in schedule.jobs if each.id != job and each.submit_s <= at < starts[each.id])
-        first = next(ahead, "") if schedule.choice.order == "fifo" else ""
-        before = f"{first}, which comes first" if first else "others"
+        order = schedule.choice.order
+        first = next(ahead, "") if order == "fifo" else ""
+        why = f": {ORDERS[order].why} comes first" if order in ORDERS else f", by {order}"
+        before = f"{first}, which comes first" if first else f"others{why}"
         lines.append(f"{at:,.0f} s: waits: {why_waits(asked.gpus, fleet.kinds_for(asked), left, before)}")
     for event, actions in history.decisions:
         for action in actions:
