@@ -64,9 +64,9 @@ class PackingPolicy:
         kinds = [state.fleet.kind_of[places[host.job.id][0]] for host in hosts]
         weights = self.weights(state, hosts, kinds, guests)
         at = {job.job.id: place for place, job in enumerate(guests)}
-        for row, host in enumerate(hosts):
+        for number, host in enumerate(hosts):
             if host.beside in at:
-                weights[row, at[host.beside]] *= STAYS
+                weights[number, at[host.beside]] *= STAYS
         matched = heaviest_matching(weights)
         return {guests[guest].job.id: hosts[host].job.id for host, guest in matched}
 
@@ -76,13 +76,13 @@ class PackingPolicy:
         """Of every pair, (hosts, guests); none is 0."""
         weights = np.zeros((len(hosts), len(guests)))
         for kind in {*kinds}:
-            rows = [row for row, own in enumerate(kinds) if own == kind]
+            on_it = [number for number, own in enumerate(kinds) if own == kind]
             theirs = np.array([self.gain(state, job, kind) for job in guests])
-            own = np.array([self.gain(state, hosts[row], kind) for row in rows])
-            slowed = np.array([[hosts[row].job.share_beside(job.job, kind) for job in guests] for row in rows])
-            share = np.array([[job.job.share_beside(hosts[row].job, kind) for job in guests] for row in rows])
+            own = np.array([self.gain(state, hosts[number], kind) for number in on_it])
+            slowed = np.array([[hosts[number].job.share_beside(job.job, kind) for job in guests] for number in on_it])
+            share = np.array([[job.job.share_beside(hosts[number].job, kind) for job in guests] for number in on_it])
             gained = own[:, None] * (slowed - 1) + theirs * share
-            weights[rows] = np.where((slowed > 0) & (share > 0), gained, 0.0)
+            weights[on_it] = np.where((slowed > 0) & (share > 0), gained, 0.0)
         return weights
 
     def gain(self, state: State, job: JobState, kind: str) -> float:

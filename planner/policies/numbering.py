@@ -28,7 +28,7 @@ from planner.simulate import State
 from planner.specs.cluster_jobs.jobs import Fleet
 
 Places = dict[str, tuple[int, ...]]  # job → its GPUs
-Room = dict[int, set[int]]  # node → GPUs that nobody has
+Room = dict[int, set[int]]  # node → GPUs of no job
 
 
 class Shape(NamedTuple):
