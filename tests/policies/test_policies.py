@@ -150,6 +150,15 @@ def test_shares_of_nobody_and_of_very_long_jobs():
     assert bound_of(jobs, fleet_of(a=8)) == pytest.approx(1e12)
 
 
+def test_rounds_end_with_jobs_and_are_refused_where_they_would_never():
+    """Between jobs that are 1e12 s apart nobody is woken; a job of 1e12 s is one of too many rounds."""
+    apart = [job("one", 0, 1, a=10.0), job("two", 1e12, 1, a=10.0)]
+    history = schedule_jobs(apart, fleet_of(a=8), PolicyChoice(order="max_min")).history
+    assert history.ends["two"] == 1e12 + 10 and len(history.decisions) < 9
+    with pytest.raises(InputError, match="takes 1e\\+12 s, over 100,000 rounds"):
+        schedule_jobs([job("long", 0, 8, a=1e12)], fleet_of(a=8), PolicyChoice(order="max_min"))
+
+
 def test_the_shortest_first_is_best_on_one_gpu():
     jobs = [job(str(n), 0, 1, a=seconds) for n, seconds in enumerate((5.0, 1.0, 3.0, 2.0, 4.0))]
     outcome = schedule_jobs(jobs, fleet_of(a=1), PolicyChoice(order="srtf")).outcome
