@@ -49,6 +49,8 @@ CASES = {
     "report-page": "benchmarks.report_page",
     "measured-pipeline": "benchmarks.measured_pipeline",
     "schedule-jobs": "benchmarks.schedule_jobs",
+    "cells": "benchmarks.cells",
+    "packing": "benchmarks.packing",
 }
 
 

@@ -28,22 +28,31 @@ def random_jobs(seed: int, fleet: Fleet, count: int = 12, late: float = 50.0) ->
         kinds = kinds or [max(fleet.counts, key=fleet.counts.get)]
         alone = {kind: draw.uniform(10, 200) for kind in kinds}
         by_count = {kind: {n: s * (gpus / n) ** 0.8 for n in (gpus, 2 * gpus)} for kind, s in alone.items()}
-        user = draw.choice(["ann", "bob", ""])
-        jobs.append(ClusterJob(id=f"job-{number}", submit_s=submit, gpus=gpus, seconds=by_count, user=user))
+        user, model = draw.choice(["ann", "bob", ""]), draw.choice(["small", "large"])
+        beside = {kind: {other: draw.uniform(0.3, 1.0) for other in ("small", "large")} for kind in kinds}
+        own = {"id": f"job-{number}", "user": user, "model": model, "beside": beside}
+        jobs.append(ClusterJob(submit_s=submit, gpus=gpus, seconds=by_count, **own))
     return jobs
 
 
 def require_lawful(jobs, fleet, history, restart: float = 0.0) -> None:
-    """All work is done once, no GPU has two jobs at a time, and none runs before it comes."""
+    """All work is done once, no GPU has two jobs at a time but a pair that shares it, and none runs before it comes."""
     work, by_gpu, by_name = defaultdict(float), defaultdict(list), {each.id: each for each in jobs}
     for each in history.segments:
         asked = by_name[each.job]
         assert asked.submit_s <= each.since <= each.until <= history.ends[each.job]
         assert {fleet.kind_of[gpu] for gpu in each.gpus} == {each.kind}
-        work[each.job] += max(0.0, each.until - each.ready) / asked.seconds[each.kind][len(each.gpus)]
+        share = asked.beside[each.kind][by_name[each.beside].model] if each.beside else 1.0
+        work[each.job] += max(0.0, each.until - each.ready) * share / asked.seconds[each.kind][len(each.gpus)]
         for gpu in each.gpus:
-            by_gpu[gpu].append((each.since, each.until))
+            if each.since < each.until:
+                by_gpu[gpu].append((each.since, each.until, each.job, each.beside))
     assert work == pytest.approx(dict.fromkeys(by_name, 1.0), rel=1e-6)
     for spans in by_gpu.values():
-        spans.sort()
-        assert all(first[1] <= second[0] for first, second in pairwise(spans))
+        sharing = defaultdict(set)
+        for since, until, *pair in spans:
+            sharing[since, until].add(tuple(pair))
+        assert all(first[1] <= second[0] for first, second in pairwise(sorted(sharing)))
+        assert all(
+            {(beside, name) if beside else (name, "") for name, beside in pair} == pair for pair in sharing.values()
+        )

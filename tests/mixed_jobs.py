@@ -25,6 +25,7 @@ name: mixed
 model: ./model.yaml
 cluster: ./cluster.yaml
 strategy: modality_layout
+within: 0
 workload: {lengths: LENGTHS, batch_rows: 16, max_tokens: 2048, module: llm}
 """
 DRAWN = """{from: sample_mix, multimodal: 5, text_only: 5, images: {name: coco, each: 3},

@@ -69,7 +69,13 @@ TENSORS = (
     "runtime/state/full_tensors.py",
 )
 # Where it is a constraint of a linear program.
-CONSTRAINTS = ("policies/fair.py", "policies/joint.py", "programs/", "scoring/exact_grouping.py")
+CONSTRAINTS = (
+    "policies/fair.py",
+    "policies/joint.py",
+    "policies/numbering.py",
+    "programs/",
+    "scoring/exact_grouping.py",
+)
 ROWS = (*TABLES, *TENSORS, *CONSTRAINTS)
 
 # A retired word → what is said now, and files or folders below `planner/` where it means something else.

@@ -1,5 +1,6 @@
 """The space of static layouts: every one that divides evenly, what each costs and needs, and a bound over all."""
 
+from planner.layouts.cells import Cell, quickest_cell
 from planner.layouts.divided_layouts import DividedLayout, divided_layouts, spread_otherwise
 from planner.layouts.joint_bound import joint_bound
 from planner.layouts.joint_problem import JointProblem, unbounded_jointly, with_joint_fields
@@ -56,6 +57,7 @@ __all__ = [
     "SCHEDULE",
     "SEARCHED_FIELDS",
     "UNUSUAL",
+    "Cell",
     "DividedLayout",
     "Floats",
     "JointProblem",
@@ -83,6 +85,7 @@ __all__ = [
     "layouts_of",
     "least_divided",
     "most_conventional",
+    "quickest_cell",
     "rank_counts",
     "recompute_ranges",
     "screen",

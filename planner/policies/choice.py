@@ -4,22 +4,25 @@ import re
 from collections.abc import Callable, Mapping
 
 from planner.errors import InputError
+from planner.policies.cells import CellPolicy
 from planner.policies.fair import Shares, dominant_shares, makespan_shares, max_min_shares
 from planner.policies.joint import JointPolicy
-from planner.policies.marginal_gain import marginal_gain
-from planner.policies.orders import ORDERS
+from planner.policies.matching import PackingPolicy
+from planner.policies.orders import ORDERS, Order, least_left
 from planner.policies.queue_policy import Place, QueuePolicy, fastest_kind, first_kind
 from planner.policies.rounds import GAVEL, RoundLength, RoundPolicy
-from planner.policies.wants import Wants, decided_anew, started
+from planner.policies.want import Wants
+from planner.policies.wanted_actions import decided_anew, started
 from planner.simulate import Decide, Event, State
 from planner.specs.cluster_jobs.actions_file import PolicyChoice
 
 PLACES: Mapping[str, Place] = {"fastest": fastest_kind, "first": first_kind}
 GAVEL_ROUNDS = "gavel"
-JOINT = "joint"  # a place that is chosen for all jobs together
+JOINT, CELLS, PACK = "joint", "cells", "pack"  # places of all jobs together, of which the last goes with another
+MARGINAL_GAIN = CellPolicy(Order("least count, ends soonest", least_left))
 SHARES: Mapping[str, Callable[[State], Shares]] = {"makespan": makespan_shares, "max_min": max_min_shares}
-WANTS: Mapping[str, Callable[[State], Wants]] = {"drf": dominant_shares, "marginal_gain": marginal_gain}
-PLACE_NAMES = (*PLACES, JOINT)
+WANTS: Mapping[str, Callable[[State], Wants]] = {"drf": dominant_shares, "marginal_gain": MARGINAL_GAIN.wants}
+PLACE_NAMES = (*PLACES, JOINT, CELLS, PACK)
 
 
 def policy_names() -> tuple[str, ...]:
@@ -47,18 +50,24 @@ def policy(choice: PolicyChoice) -> Decide:
         wants_of: Callable[[State], Wants] = WANTS[choice.order]
     else:
         queue = queue_policy(choice)
-        if not queue.preempt:
+        anew_too = choice.preempt or choice.counts_change
+        if PACK in choice.places:
+            return PackingPolicy(ORDERS[choice.order], queue.wants, anew_too)
+        if not anew_too and not choice.rounds:
             return starting(queue.wants)
         wants_of = queue.wants
     return RoundPolicy(whole_shares(wants_of), length, fill=False) if choice.rounds else anew(wants_of)
 
 
-def queue_policy(choice: PolicyChoice) -> JointPolicy | QueuePolicy:
+def queue_policy(choice: PolicyChoice) -> CellPolicy | JointPolicy | QueuePolicy:
     """What takes jobs in an order; in rounds all are decided about anew."""
     order, preempt = ORDERS[choice.order], choice.preempt or bool(choice.rounds)
-    if choice.place == JOINT:
+    (place,) = [each for each in choice.places if each != PACK] or ["fastest"]
+    if place == CELLS:
+        return CellPolicy(order)
+    if place == JOINT:
         return JointPolicy(order, preempt)
-    return QueuePolicy(order, PLACES[choice.place], choice.backfill, preempt)
+    return QueuePolicy(order, PLACES[place], choice.backfill, preempt)
 
 
 def whole_shares(wants_of: Callable[[State], Wants]) -> Callable[[State], Shares]:
@@ -68,10 +77,14 @@ def whole_shares(wants_of: Callable[[State], Wants]) -> Callable[[State], Shares
 
 def require_known(choice: PolicyChoice) -> None:
     """Raises InputError for a policy that there is not, or that cannot be."""
-    for what, name, known in (("order", choice.order, policy_names()), ("place", choice.place, PLACE_NAMES)):
+    named = [("order", choice.order, policy_names()), *(("place", place, PLACE_NAMES) for place in choice.places)]
+    for what, name, known in named:
         if name not in known:
             raise InputError(f"no {what} is called `{name}`", where=f"--{what}", fix=f"one of {', '.join(known)}")
-    if choice.place == JOINT and choice.order in ORDERS and ORDERS[choice.order].gain is None:
+    if len({*choice.places} - {PACK}) > 1 or len({*choice.places}) < len(choice.places):
+        message = f"the places {choice.place} say twice which kind a job gets"
+        raise InputError(message, where="--place", fix=f"one place, or one and {PACK}, such as {CELLS},{PACK}")
+    if JOINT in choice.places and choice.order in ORDERS and ORDERS[choice.order].gain is None:
         gaining = ", ".join(name for name, order in ORDERS.items() if order.gain)
         message = f"the order {choice.order} does not say what a job gains by a kind, which joint places weigh"
         raise InputError(message, where="--place", fix=f"an order of {gaining}, or another place")
@@ -79,8 +92,8 @@ def require_known(choice: PolicyChoice) -> None:
     if not usual and choice.order not in ORDERS:
         message = f"{choice.order} says itself who runs where: place, backfilling and preemption are not asked for"
         raise InputError(message, where="--order", fix=f"leave them out, or one of {', '.join(ORDERS)}")
-    if choice.place == JOINT and not choice.backfill:
-        message = "kinds that are chosen jointly have no first job that others wait for"
+    if {JOINT, CELLS} & {*choice.places} and not choice.backfill:
+        message = "kinds that are chosen for all jobs together have no first job that others wait for"
         raise InputError(message, where="--no-backfill", fix="leave it out, or another place")
     if choice.rounds and choice.rounds != GAVEL_ROUNDS and not re.fullmatch(r"[1-9][0-9]{0,5}", choice.rounds):
         message = f"rounds of `{choice.rounds}` are none"
@@ -88,6 +101,6 @@ def require_known(choice: PolicyChoice) -> None:
     if (choice.rounds or choice.order in SHARES) and choice.restart_s >= choice.round_seconds:
         message = f"a restart of {choice.restart_s:g} s takes all of a round of {choice.round_seconds:g} s"
         raise InputError(message, where="--rounds", fix="longer rounds")
-    if choice.order == "marginal_gain" and choice.rounds:
-        message = "rounds keep the counts that jobs ask for, and marginal_gain changes them"
+    if (choice.counts_change or PACK in choice.places) and choice.rounds:
+        message = "rounds give jobs the counts that they ask for, and GPUs of their own"
         raise InputError(message, where="--rounds", fix="leave it out")

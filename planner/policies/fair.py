@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from planner.policies.wants import Want, Wants
+from planner.policies.want import Want, Wants
 from planner.programs import ProgramBuilder, solve
 from planner.simulate import JobState, State
 

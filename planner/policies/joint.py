@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from planner.policies.orders import Order
-from planner.policies.wants import Want, Wants
+from planner.policies.want import Want, Wants
 from planner.programs import Program, ProgramBuilder, solve
 from planner.simulate import Event, JobState, State
 

@@ -30,6 +30,11 @@ def seconds_left(state: State, job: JobState, kind: str, count: int) -> float:
     return ahead + job.left_at(state.now) * seconds
 
 
+def least_left(state: State, job: JobState) -> float:
+    """Seconds to its end on the least count that is known for it, on the kind where that is soonest."""
+    return min(seconds_left(state, job, kind, min(by_count)) for kind, by_count in job.job.seconds.items())
+
+
 def ends_a_second(state: State, job: JobState, kind: str) -> float:
     """Jobs that end per second while this one runs there: the more, the sooner it ends."""
     return 1 / max(seconds_left(state, job, kind, job.job.gpus), SECOND)

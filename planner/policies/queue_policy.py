@@ -13,7 +13,7 @@ from math import inf
 from operator import itemgetter
 
 from planner.policies.orders import Order, seconds_left
-from planner.policies.wants import Want, Wants
+from planner.policies.want import Want, Wants
 from planner.simulate import Event, JobState, State
 
 DEPTH = 100

@@ -11,7 +11,8 @@ from math import inf
 
 from planner.policies.fair import Shares
 from planner.policies.orders import seconds_left
-from planner.policies.wants import Want, Wants, decided_anew
+from planner.policies.want import Want, Wants
+from planner.policies.wanted_actions import decided_anew
 from planner.simulate import Action, Event, JobState, State
 
 
@@ -58,7 +59,7 @@ class RoundPolicy:
         if self.changed and state.now - self.computed >= self.length.kept:
             self.shares, self.had, self.computed, self.changed = self.shares_of(state), {}, state.now, False
         actions = decided_anew(state, self.wants(state))
-        if self.until <= state.now or self.length.fixed:
+        if (state.running or state.waiting) and (self.until <= state.now or self.length.fixed):
             self.until = state.now + self.length.seconds
             actions.append(Action("wait", until=self.until, reason="the next round"))
         return actions

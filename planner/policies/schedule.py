@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 
-from planner.policies.choice import policy
+from planner.errors import InputError
+from planner.policies.choice import SHARES, policy
 from planner.simulate import Delays, Event, History, run_jobs
 from planner.specs.base import Indices
 from planner.specs.cluster_jobs.actions_file import (
@@ -15,6 +16,8 @@ from planner.specs.cluster_jobs.actions_file import (
     ScheduleOutcome,
 )
 from planner.specs.cluster_jobs.jobs import ClusterJob, Fleet
+
+MOST_ROUNDS = 10**5  # of one job: more would take hours
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +72,10 @@ class Schedule:
 
 def schedule_jobs(jobs: Sequence[ClusterJob], fleet: Fleet, choice: PolicyChoice) -> Schedule:
     """Jobs run to their ends as was chosen. Raises InputError and Infeasible."""
+    longest = max(jobs, key=lambda job: job.best_seconds)
+    if (choice.rounds or choice.order in SHARES) and longest.best_seconds > MOST_ROUNDS * choice.round_seconds:
+        message = f"job `{longest.id}` takes {longest.best_seconds:.4g} s, over {MOST_ROUNDS:,} rounds"
+        raise InputError(message, where="--rounds", fix="longer rounds, or a policy without them")
     history = run_jobs(jobs, fleet, policy(choice), Delays(restart=choice.restart_s))
     return Schedule((*jobs,), fleet, choice, history)
 

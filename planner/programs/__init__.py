@@ -1,5 +1,6 @@
 """Linear and integer programs: written once, solved by any back end, and every answer checked."""
 
+from planner.programs.assignment import heaviest_matching
 from planner.programs.back_ends import BACKENDS, solve
 from planner.programs.interval_scheduling import (
     IntervalProblem,
@@ -24,6 +25,7 @@ __all__ = [
     "Reservation",
     "Solution",
     "SolverLimits",
+    "heaviest_matching",
     "schedule_intervals",
     "solve",
 ]

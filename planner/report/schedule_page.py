@@ -63,14 +63,16 @@ def picture(schedule: Schedule, bars: Sequence[Segment]) -> Markup:
         for number, node in enumerate(fleet.nodes)
     )
     numbers = {job.id: number for number, job in enumerate(schedule.jobs)}
-    drawn = (bar for each in bars for bar in job_bars(each, numbers[each.job], top, (WIDTH - LEFT) / span))
+    drawn = (bar for each in bars for bar in job_bars(each, numbers, top, (WIDTH - LEFT) / span))
     label = f"{plural(len(schedule.jobs), 'job')} on {fleet.size} GPUs over {span:,.0f} s"
     svg = tag("svg", names, drawn, viewBox=f"0 0 {WIDTH:.0f} {height:.0f}", role="img", aria_label=label)
     return tag("div", svg, class_="scroll", tabindex="0", role="region", aria_label=label)
 
 
-def job_bars(each: Segment, number: int, top: dict[int, float], scale: float) -> Iterator[Markup]:
-    """The bars of a job, one for each of its GPUs."""
+def job_bars(each: Segment, numbers: dict[str, int], top: dict[int, float], scale: float) -> Iterator[Markup]:
+    """The bars of a job, one for each of its GPUs: half as high where it shares them."""
+    number, share = numbers[each.job], 0.5 if each.beside else 1.0
+    below = share if each.beside and number > numbers[each.beside] else 0.0
     title = f"{each.job}: {len(each.gpus)} of {each.kind}, {each.since:,.0f} to {each.until:,.0f} s"
     colour = f"hsl({number * GOLDEN % 360:.0f} 60% {45 + number % 3 * 10}%)"
     for gpu in each.gpus:
@@ -78,8 +80,8 @@ def job_bars(each: Segment, number: int, top: dict[int, float], scale: float) ->
             "rect",
             tag("title", title),
             x=f"{LEFT + each.since * scale:.2f}",
-            y=f"{top[gpu]:.2f}",
+            y=f"{top[gpu] + below * GPU:.2f}",
             width=f"{max(0.2, (each.until - each.since) * scale):.2f}",
-            height=f"{GPU - 0.5:.2f}",
+            height=f"{share * GPU - 0.5:.2f}",
             fill=colour,
         )

@@ -17,7 +17,7 @@ from planner.simulate.decisions import (
     Segment,
     State,
     arrived,
-    seconds_alone,
+    known_seconds,
 )
 from planner.simulate.engine import simulate, simulated_end
 from planner.simulate.equal_micro_batches import equal_step_seconds
@@ -71,6 +71,7 @@ __all__ = [
     "build_trace",
     "equal_step_seconds",
     "is_feed",
+    "known_seconds",
     "mean_seconds",
     "median_step",
     "rank_counts",
@@ -81,7 +82,6 @@ __all__ = [
     "require_possible",
     "run_activities",
     "run_jobs",
-    "seconds_alone",
     "simulate",
     "simulate_memory",
     "simulated_end",

@@ -5,7 +5,7 @@ at which the policy asked to be woken; all of one instant are one event. The pol
 and returns actions. They are checked before any of them happens; GPUs of all that stop or move are free to all that
 start.
 
-    start   a waiting job on free GPUs of one kind         pack    a waiting job on the GPUs of a running one
+    start   a waiting job on free GPUs of one kind         pack    any job on the GPUs that another has to itself
     resize  a running job on another number of GPUs        stop    a running job: it waits, and keeps its work
     move    a running job on as many other GPUs            wait    ask again at `until`, if nothing happens before
 
@@ -22,7 +22,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from planner.errors import Infeasible
-from planner.simulate.action_check import LEAVES, holder, require_possible
+from planner.simulate.action_check import holder, leaving_jobs, require_possible
 from planner.simulate.decisions import (
     NO_DELAYS,
     Action,
@@ -38,7 +38,7 @@ from planner.simulate.decisions import (
     State,
     What,
     arrived,
-    seconds_alone,
+    known_seconds,
 )
 from planner.specs.cluster_jobs.jobs import ClusterJob, Fleet
 
@@ -173,10 +173,7 @@ class DecisionClock:
         """Check actions, and let them happen. Raises InputError: the first that cannot, and nothing has happened."""
         now = event.at
         require_possible(actions, self.state(now), self.seconds_of, f"decision {len(self.history.decisions)}")
-        states = {}
-        for action in actions:
-            if action.do in LEAVES:
-                states[action.job] = self.settle(action.job, now)
+        states = {job: self.settle(job, now) for job in leaving_jobs(actions, self.running)}
         for action in actions:
             state = states.get(action.job) or self.waiting.get(action.job)
             if action.do == "wait":
@@ -205,7 +202,7 @@ def run_jobs(
     delays: Delays = NO_DELAYS,
     *,
     failures: Sequence[Failure] = (),
-    seconds_of: SecondsOf = seconds_alone,
+    seconds_of: SecondsOf = known_seconds,
 ) -> History:
     """Run jobs to their ends as a policy decides. Raises InputError for an action that cannot happen, and Infeasible
     where jobs wait and nothing will happen any more.

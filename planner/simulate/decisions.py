@@ -144,6 +144,10 @@ Decide = Callable[[State, Event], Iterable[Action]]
 SecondsOf = Callable[[ClusterJob, str, int, ClusterJob | None], float | None]  # job, kind, count, whom beside
 
 
-def seconds_alone(job: ClusterJob, kind: str, count: int, beside: ClusterJob | None) -> float | None:
-    """As the job says; nothing is known of jobs that share GPUs."""
-    return None if beside else job.seconds_on(kind, count)
+def known_seconds(job: ClusterJob, kind: str, count: int, beside: ClusterJob | None) -> float | None:
+    """As the job says, alone or beside another."""
+    alone = job.seconds_on(kind, count)
+    if alone is None or beside is None:
+        return alone
+    share = job.share_beside(beside, kind, count)
+    return alone / share if share else None

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from planner.errors import Infeasible, InputError
 from planner.policies import ORDERS, nearest_gpus, policy
-from planner.simulate import Action, Delays, Event, JobState, State, arrived, require_possible, seconds_alone
+from planner.simulate import Action, Delays, Event, JobState, State, arrived, known_seconds, require_possible
 from planner.specs.cluster_jobs.actions_file import PolicyChoice
 from planner.specs.cluster_jobs.job_records import JobRecord, Speeds, cluster_job
 from planner.specs.cluster_jobs.jobs import ClusterJob, Fleet
@@ -36,7 +36,8 @@ class QueueDecision:
 
 def decide_queue(question: ClusterQuestion, choice: PolicyChoice) -> QueueDecision:
     """The decision for the queue of a file. Raises InputError and Infeasible."""
-    fleet, file, speeds = read_fleet(question.cluster, question.gpus), read_jobs(question.trace), speeds_of(question)
+    fleet, file = read_fleet(question.cluster, question.gpus), read_jobs(question.trace)
+    speeds = speeds_of(replace(question, elastic=choice.counts_change))
     records = {record.id: record for record in file.records if record.state != "ended"}
     if not records:
         raise InputError("no job of this queue waits or runs", where=str(question.trace), fix="print it again")
@@ -47,7 +48,7 @@ def decide_queue(question: ClusterQuestion, choice: PolicyChoice) -> QueueDecisi
     state = queue_state(jobs, records, replace(free, delays=Delays(restart=choice.restart_s)))
     event = Event(state.now, tuple(("arrival", job) for job in state.waiting))
     actions = tuple(action for action in policy(choice)(state, event) if action.do != "wait")
-    require_possible(actions, state, seconds_alone, "the decision")
+    require_possible(actions, state, known_seconds, "the decision")
     waits |= waiting_reasons(state, actions, choice)
     commands = [
         line

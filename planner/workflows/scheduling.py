@@ -1,25 +1,22 @@
 """The workflow of `planner schedule`: a trace of jobs run by a policy, beside baselines of the same order."""
 
-import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from planner import files, pipeline
+from planner import files
 from planner.callbacks import OnProgress, silent
-from planner.errors import Infeasible, InputError
+from planner.errors import InputError
 from planner.policies import ORDERS, Schedule, happened, least_makespan, schedule_jobs
 from planner.simulate import State, arrived
 from planner.specs.base import ranges_text, with_fields
 from planner.specs.cluster_jobs.actions_file import PolicyChoice, ScheduleOutcome
-from planner.specs.cluster_jobs.job_records import JobRecord, Speeds, StepSeconds, cluster_job
+from planner.specs.cluster_jobs.job_records import Speeds, cluster_job
 from planner.specs.cluster_jobs.job_tables import read_throughputs
 from planner.specs.cluster_jobs.jobs import ClusterJob, Fleet
 from planner.specs.cluster_jobs.read_jobs import read_fleet, read_jobs
-from planner.specs.inputs import JobOptions
 from planner.units import first_few, plural
-from planner.workflows.questions import USUAL_RANK_SAMPLES, Question, write_question
+from planner.workflows.job_steps import step_search
 
 MOST_BOUNDED = 2000  # jobs of the program of the bound
 BASELINES = {  # of the same order, where running jobs stay as they are, by backfilling and place
@@ -31,13 +28,16 @@ BASELINES = {  # of the same order, where running jobs stay as they are, by back
 
 @dataclass(frozen=True, slots=True)
 class ClusterQuestion:
-    """Whose jobs on which GPUs. `seq`: tokens of a sequence, of jobs whose steps planner prices by its own search."""
+    """Whose jobs on which GPUs. `seq`: tokens of a sequence, of jobs whose steps planner prices by its own search;
+    `elastic`: for more counts than they ask for.
+    """
 
     trace: Path
     cluster: str = ""
     gpus: str = ""
     throughputs: Path | None = None
     seq: int = 4096
+    elastic: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class ScheduleAnswer:
 def schedule_trace(question: ClusterQuestion, choice: PolicyChoice, on_run: OnProgress = silent) -> ScheduleAnswer:
     """The jobs of a trace, run. Raises InputError and Infeasible."""
     fleet = read_fleet(question.cluster, question.gpus)
-    jobs, notes = trace_jobs(question, fleet)
+    jobs, notes = trace_jobs(replace(question, elastic=choice.counts_change), fleet)
     order = choice.order if choice.order in ORDERS else "fifo"
     usual = PolicyChoice(order=order, restart_s=choice.restart_s)
     runs = {"": choice, **{name: with_fields(usual, **fields) for name, fields in BASELINES.items()}}
@@ -62,7 +62,7 @@ def schedule_trace(question: ClusterQuestion, choice: PolicyChoice, on_run: OnPr
         on_run(number, len(runs), name)
         done[name] = schedule_jobs(jobs, fleet, each)
     schedule = done.pop("")
-    bounded = len(jobs) <= MOST_BOUNDED and choice.order != "marginal_gain"
+    bounded = len(jobs) <= MOST_BOUNDED and not choice.counts_change and "pack" not in choice.places
     bound = bound_of(jobs, fleet) if bounded else None
     return ScheduleAnswer(schedule, {name: each.outcome for name, each in done.items()}, bound, (*notes,))
 
@@ -79,7 +79,7 @@ def trace_jobs(question: ClusterQuestion, fleet: Fleet) -> tuple[list[ClusterJob
 
 def speeds_of(question: ClusterQuestion) -> Speeds:
     table = read_throughputs(question.throughputs) if question.throughputs else None
-    return Speeds(table, step_search(question.seq))
+    return Speeds(table, step_search(question.seq, question.elastic), question.elastic)
 
 
 def bound_of(jobs: Sequence[ClusterJob], fleet: Fleet) -> float:
@@ -89,27 +89,6 @@ def bound_of(jobs: Sequence[ClusterJob], fleet: Fleet) -> float:
     waiting = {job.id: arrived(job, number, fleet) for number, job in enumerate(jobs)}
     together, _ = least_makespan(State(0.0, fleet, waiting, {}, {}))
     return max(together, *(job.submit_s + min(job.seconds[k][job.gpus] for k in fleet.kinds_for(job)) for job in jobs))
-
-
-def step_search(seq: int) -> StepSeconds:
-    """Seconds of a step by planner's search, once for each model, kind and count; the batch is as usual for what the
-    job asks for.
-    """
-
-    @cache
-    def searched(model: str, kind: str, count: int, batch: int) -> float | None:
-        with tempfile.TemporaryDirectory() as folder:
-            question = Question(batch, model, gpus=f"{count}x{kind}", seq=seq)
-            try:
-                job = write_question(question, Path(folder) / "job")
-                return pipeline.solve(str(job), JobOptions(effort=1)).plan.prediction.step_seconds
-            except Infeasible:
-                return None
-
-    def step_seconds(record: JobRecord, kind: str, count: int) -> float | None:
-        return searched(record.model, kind, count, USUAL_RANK_SAMPLES * record.gpus)
-
-    return step_seconds
 
 
 def job_story(schedule: Schedule, job: str) -> list[str]:
@@ -131,8 +110,10 @@ def job_story(schedule: Schedule, job: str) -> list[str]:
         starts[each.job] = min(each.since, starts.get(each.job, each.since))
     if starts[job] > at:
         ahead = (each.id for each in schedule.jobs if each.id != job and each.submit_s <= at < starts[each.id])
-        first = next(ahead, "") if schedule.choice.order == "fifo" else ""
-        before = f"{first}, which comes first" if first else "others"
+        order = schedule.choice.order
+        first = next(ahead, "") if order == "fifo" else ""
+        why = f": {ORDERS[order].why} comes first" if order in ORDERS else f", by {order}"
+        before = f"{first}, which comes first" if first else f"others{why}"
         lines.append(f"{at:,.0f} s: waits: {why_waits(asked.gpus, fleet.kinds_for(asked), left, before)}")
     for event, actions in history.decisions:
         for action in actions:

@@ -14,7 +14,7 @@ from planner.policies.joint import JointPolicy
 from planner.policies.orders import ends_a_second
 from planner.policies.queue_policy import DEPTH, reserve
 from planner.policies.replay import replayed
-from planner.policies.wants import Want
+from planner.policies.want import Want
 from planner.simulate import Delays, Event, State, arrived, run_jobs
 from planner.specs.base import with_fields
 from planner.specs.cluster_jobs.actions_file import ActionsFile, PolicyChoice
@@ -37,6 +37,11 @@ CHOICES = [
     ),
     *(PolicyChoice(order=order, place="first", preempt=True, restart_s=7.0) for order in ORDERS),
     *(PolicyChoice(order=order, restart_s=7.0) for order in ("marginal_gain", "makespan")),
+    *(PolicyChoice(order=order, place="cells", restart_s=7.0) for order in ORDERS),
+    PolicyChoice(place="pack"),
+    *(PolicyChoice(order=order, place="pack", preempt=True, restart_s=7.0) for order in ORDERS),
+    PolicyChoice(order="srtf", place="cells,pack", restart_s=7.0),
+    PolicyChoice(order="las", place="joint,pack"),
 ]
 
 
@@ -55,7 +60,7 @@ def test_work_is_done_once_and_no_gpu_twice_and_no_bound_is_beaten(choice):
         jobs = random_jobs(seed, FLEET)
         schedule = schedule_jobs(jobs, FLEET, choice)
         require_lawful(jobs, FLEET, schedule.history, choice.restart_s)
-        if choice.order != "marginal_gain":  # which has other counts than jobs ask for
+        if not choice.counts_change and "pack" not in choice.places:  # the bound is for GPUs as they are asked for
             assert schedule.outcome.makespan_s >= bound_of(jobs, FLEET) * (1 - 1e-6)
 
 
@@ -143,6 +148,15 @@ def test_shares_of_nobody_and_of_very_long_jobs():
     assert schedule_jobs(apart, fleet_of(a=8), PolicyChoice(order="max_min")).outcome.makespan_s == 1010
     jobs = [job("long", 0, 8, a=1e12), job("short", 0, 8, a=1.0)]
     assert bound_of(jobs, fleet_of(a=8)) == pytest.approx(1e12)
+
+
+def test_rounds_end_with_jobs_and_are_refused_where_they_would_never():
+    """Between jobs that are 1e12 s apart nobody is woken; a job of 1e12 s is one of too many rounds."""
+    apart = [job("one", 0, 1, a=10.0), job("two", 1e12, 1, a=10.0)]
+    history = schedule_jobs(apart, fleet_of(a=8), PolicyChoice(order="max_min")).history
+    assert history.ends["two"] == 1e12 + 10 and len(history.decisions) < 9
+    with pytest.raises(InputError, match="takes 1e\\+12 s, over 100,000 rounds"):
+        schedule_jobs([job("long", 0, 8, a=1e12)], fleet_of(a=8), PolicyChoice(order="max_min"))
 
 
 def test_the_shortest_first_is_best_on_one_gpu():
@@ -242,13 +256,15 @@ def test_the_next_gpus_go_to_whom_they_save_most():
     ("choice", "message"),
     [
         (PolicyChoice(order="lifo"), "no order is called `lifo`"),
-        (PolicyChoice(place="cells"), "no place is called `cells`"),
+        (PolicyChoice(place="cels"), "no place is called `cels`"),
         (PolicyChoice(place="joint"), "the order fifo does not say what a job gains by a kind"),
-        (PolicyChoice(order="srtf", place="joint", backfill=False), "have no first job that others wait for"),
+        (PolicyChoice(order="srtf", place="joint", backfill=False), "together have no first job that others wait for"),
         (PolicyChoice(order="drf", preempt=True), "drf says itself who runs where"),
         (PolicyChoice(rounds="soon"), "rounds of `soon` are none"),
         (PolicyChoice(order="makespan", rounds="60", restart_s=60.0), "a restart of 60 s takes all of a round of 60 s"),
-        (PolicyChoice(order="marginal_gain", rounds="60"), "rounds keep the counts that jobs ask for"),
+        (PolicyChoice(order="marginal_gain", rounds="60"), "rounds give jobs the counts that they ask for"),
+        (PolicyChoice(place="pack", rounds="60"), "and GPUs of their own"),
+        (PolicyChoice(place="cells,first"), "say twice which kind"),
     ],
 )
 def test_what_does_not_go_together_is_refused_by_name(choice, message):

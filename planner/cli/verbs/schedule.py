@@ -27,7 +27,11 @@ def schedule(
         str, typer.Option(help="Who comes first, or a policy of shares.", autocompletion=order_names)
     ] = "fifo",
     place: Annotated[
-        str, typer.Option(help="Which kind of GPU a job of an order gets.", autocompletion=place_names)
+        str,
+        typer.Option(
+            help="Which kind of GPU a job of an order gets: cells too, and pack beside another.",
+            autocompletion=place_names,
+        ),
     ] = "fastest",
     backfill: Annotated[bool, typer.Option(help="Let jobs go ahead of one that does not fit.")] = True,
     preempt: Annotated[bool, typer.Option("--preempt", help="Stop and move running jobs for others.")] = False,

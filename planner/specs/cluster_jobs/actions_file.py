@@ -23,6 +23,16 @@ class PolicyChoice(Spec):
     restart_s: Amount = 0.0  # that a job makes no progress when it is started again, moved or resized
 
     @property
+    def places(self) -> tuple[str, ...]:
+        """What is said of places, such as `cells,pack`."""
+        return tuple(self.place.split(","))
+
+    @property
+    def counts_change(self) -> bool:
+        """Whether jobs get other counts than they ask for."""
+        return self.order == "marginal_gain" or "cells" in self.places
+
+    @property
     def round_seconds(self) -> float:
         """Of a round; where nothing is said, so long that restarts of every job take a twentieth of it at most."""
         return float(self.rounds) if self.rounds.isdigit() else max(360.0, 20 * self.restart_s)

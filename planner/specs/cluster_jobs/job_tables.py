@@ -1,8 +1,9 @@
 """Tables of jobs and of throughputs, as CSV: planner's columns, and those of Gavel's and Philly's traces."""
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from planner import files
 from planner.errors import InputError
@@ -88,24 +89,45 @@ def table_jobs(path: Path) -> Iterator[JobRecord]:
 
 
 def read_throughputs(path: Path) -> Throughputs:
-    """Steps a second by model, kind and number of GPUs: of columns `model, kind, gpus, steps_per_s`, or of Gavel's
-    `gpu, job, other, thr_job`, of which those of jobs alone are read. What is 0 there is not known. Raises InputError.
+    """Steps a second of columns `model, kind, gpus, steps_per_s`, of `model` beside the model `other` on one GPU where
+    that stands there; or of Gavel's `gpu, job, other, thr_job, thr_other`. What is 0 there is not known. Raises
+    InputError.
     """
-    table: dict[str, dict[str, dict[int, float]]] = {}
+    alone: dict[str, dict[str, dict[int, float]]] = {}
+    beside: dict[str, dict[str, dict[str, float]]] = {}
     for where, cells in read_table(path):
-        if cells.get("other", ALONE) != ALONE:
-            continue
         try:
-            if "thr_job" in cells:
-                model, count = ast.literal_eval(cells["job"])
-                kind, rate = cells["gpu"], cells["thr_job"]
-            else:
-                model, kind, count, rate = (cells[name] for name in ("model", "kind", "gpus", "steps_per_s"))
-            gpus = int(count)
+            rates = [*table_rates(cells)]
         except (KeyError, ValueError, TypeError, SyntaxError) as error:
             fix = "columns model, kind, gpus, steps_per_s; or Gavel's gpu, job, other, thr_job"
             raise InputError("this is no throughput", where=where, fix=fix) from error
-        steps = number(rate, "steps a second", where)
-        if steps > 0:
-            table.setdefault(str(model), {}).setdefault(kind, {})[gpus] = steps
-    return table
+        for rate in rates:
+            steps = number(rate.steps_per_s, "steps a second", where)
+            if steps > 0 and rate.other == ALONE:
+                alone.setdefault(rate.model, {}).setdefault(rate.kind, {})[rate.gpus] = steps
+            elif steps > 0 and rate.gpus == 1:
+                beside.setdefault(rate.model, {}).setdefault(rate.kind, {})[rate.other] = steps
+    return Throughputs(alone, beside)
+
+
+class TableRate(NamedTuple):
+    """Steps a second of a model, as they stand in a table."""
+
+    model: str
+    kind: str
+    gpus: int
+    other: str
+    steps_per_s: str
+
+
+def table_rates(cells: Mapping[str, str]) -> Iterator[TableRate]:
+    """What a line tells: of one model, or of two side by side."""
+    other = cells.get("other") or ALONE
+    if "thr_job" not in cells:
+        yield TableRate(cells["model"], cells["kind"], int(cells["gpus"]), other, cells["steps_per_s"])
+        return
+    model, gpus = ast.literal_eval(cells["job"])
+    name, _ = (ALONE, gpus) if other == ALONE else ast.literal_eval(other)
+    yield TableRate(str(model), cells["gpu"], int(gpus), str(name), cells["thr_job"])
+    if other != ALONE:
+        yield TableRate(str(name), cells["gpu"], int(gpus), str(model), cells["thr_other"])

@@ -27,11 +27,18 @@ class ClusterJob(Spec, kw_only=True):
     submit_s: Amount
     gpus: Count  # that it asks for
     seconds: dict[str, SecondsByCount]  # kind of GPU → number of GPUs → seconds
+    layouts: dict[str, dict[RankCount, str]] = {}  # kind → number of GPUs → the layout with which it takes so long
+    model: str = ""
+    beside: dict[str, dict[str, Positive]] = {}  # kind of GPU → model of the other job on one → part of its speed alone
     user: str = ""  # whose share of the cluster it counts to; empty: a user of its own
 
     def seconds_on(self, kind: str, count: int) -> float | None:
         """Seconds for all of its work; None: not known."""
         return self.seconds.get(kind, {}).get(count)
+
+    def share_beside(self, other: "ClusterJob", kind: str, count: int = 1) -> float:
+        """The part of its speed that it has on GPUs which it shares; 0: not known, as for all but one GPU."""
+        return self.beside.get(kind, {}).get(other.model, 0.0) if count == 1 else 0.0
 
     @property
     def best_seconds(self) -> float:

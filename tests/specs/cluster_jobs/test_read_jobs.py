@@ -5,7 +5,7 @@ import json
 import pytest
 
 from planner.errors import Infeasible, InputError
-from planner.specs.cluster_jobs.job_records import Speeds, cluster_job
+from planner.specs.cluster_jobs.job_records import JobStep, Speeds, cluster_job
 from planner.specs.cluster_jobs.job_tables import read_throughputs
 from planner.specs.cluster_jobs.read_jobs import read_fleet, read_jobs
 
@@ -71,16 +71,20 @@ def test_a_table_of_durations(tmp_path):
 
 
 def test_columns_and_throughputs_of_gavel(tmp_path):
-    """Steps over steps a second; jobs beside others, and rates of 0, are left out."""
+    """Steps over steps a second, and shares of them beside another on one GPU; rates of 0 are not known."""
     jobs = written(tmp_path, "job_type,steps,gpus,priority_weight,slo,arrival_s\nLM (batch size 5),100,1,1,-1,0\n")
     job = "\"('LM (batch size 5)', {})\""
     lines = [f"v100,{job.format(1)},null,4.0,", f"v100,{job.format(2)},null,8.0,", f"p100,{job.format(1)},null,0.0,"]
     lines += [f"p100,{job.format(1)},{job.format(1)},2.0,2.0", f"k80,{job.format(1)},null,1.0,"]
+    other = "\"('A3C', {})\""
+    lines += [f"v100,{other.format(1)},{job.format(1)},2.0,3.0", f"v100,{job.format(2)},{other.format(2)},2.0,3.0"]
     table = read_throughputs(written(tmp_path, "\n".join(["gpu,job,other,thr_job,thr_other", *lines]), "rates.csv"))
     (record,) = read_jobs(jobs).records
-    assert cluster_job(record, FLEET, Speeds(table), 0.0).seconds == {"v100": {1: 25.0, 2: 12.5}}
-    own = written(tmp_path, "model,kind,gpus,steps_per_s\nLM (batch size 5),v100,1,4\n", "own.csv")
-    assert read_throughputs(own) == {"LM (batch size 5)": {"v100": {1: 4.0}}}
+    job = cluster_job(record, FLEET, Speeds(table), 0.0)
+    assert job.seconds == {"v100": {1: 25.0, 2: 12.5}}
+    assert job.beside == {"v100": {"A3C": 0.75}}
+    own = written(tmp_path, "model,kind,gpus,steps_per_s,other\nLM,v100,1,4,\nLM,v100,1,3,GAN\n", "own.csv")
+    assert read_throughputs(own) == ({"LM": {"v100": {1: 4.0}}}, {"LM": {"v100": {"GAN": 3.0}}})
 
 
 def test_steps_of_a_model_are_priced_by_a_search(tmp_path):
@@ -89,10 +93,14 @@ def test_steps_of_a_model_are_priced_by_a_search(tmp_path):
 
     def search(which, kind, count):
         asked.append((which.model, kind, count))
-        return {"v100": 2.0}.get(kind)
+        return {"v100": JobStep(8.0 / count, f"tp {count}")}.get(kind)
 
     assert cluster_job(record, FLEET, Speeds(None, search), 0.0).seconds == {"v100": {4: 20.0}}
     assert asked == [("llama", "p100", 4), ("llama", "v100", 4)]
+    elastic = cluster_job(record, FLEET, Speeds(None, search, elastic=True), 0.0)
+    counts = [2**power for power in range(FLEET.counts["v100"].bit_length())]
+    assert elastic.seconds == {"v100": {count: 80.0 / count for count in counts}}
+    assert elastic.layouts["v100"][2] == "tp 2"
     with pytest.raises(Infeasible, match="`llama` fits on 4 GPUs of no kind"):
         cluster_job(record, FLEET, Speeds(None, lambda *_: None), 0.0)
 
