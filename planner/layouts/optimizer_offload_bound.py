@@ -43,7 +43,8 @@ def with_least_optimizer_offload(
     sets, able = tried_sets(problem, at), offloads_moments(problem, at)
     found = [shares_of_sets(problem, at, some, sets) for some in held]
     least = np.max([np.min([each.least for each in shares], axis=0) for shares in found], axis=0)
-    possible = able & (least <= 1.0) & (np.max([shares[0].nothing_full for shares in found], axis=0) > 0.0)
+    asked = (least > 0.0) | (np.max([shares[0].nothing_full for shares in found], axis=0) > 0.0)
+    possible = able & (least <= 1.0) & asked
     least = np.where(possible, np.maximum(0.0, least), 1.0)
     beyond = (
         least_beyond(problem, at, sets, found[0], least) if problem.trained.equal_lengths else np.zeros(least.shape)

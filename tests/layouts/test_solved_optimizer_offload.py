@@ -104,7 +104,7 @@ def test_what_fits_without_recomputation_has_none(read):
     [
         ("llama-3-70b", 16, BATCH),
         ("llama-3-70b", 32, BATCH),
-        ("qwen3-30b-a3b", 8, [4096] * 64),
+        ("qwen3-30b-a3b", 8, [4096] * 32),
         ("llama-3-8b", 8, [32768] * 16),
     ],
 )
