@@ -247,7 +247,7 @@ def simulation_table(plan: Plan, scores: Sequence[Score]) -> RenderableType:
     """Seconds, shares of the time, memory and tasks of each simulated step, as a table."""
     rows = table("step", ">seconds", ">compute", ">exposed comm", ">idle", ">peak", ">tasks", title="simulated")
     for number, score in enumerate(scores):
-        parts = score.timeline.breakdown()
+        parts = score.breakdown
         shares = (parts.compute, parts.exposed_comm, parts.idle)
         rows.add_row(
             str(number),

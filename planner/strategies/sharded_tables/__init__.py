@@ -1,0 +1,5 @@
+"""How many groups of ranks have each table, how each is cut, and where its shards are."""
+
+from planner.strategies.sharded_tables.choose_groups import PlacedTables, TableProblem, choose_groups, placement_error
+
+__all__ = ["PlacedTables", "TableProblem", "choose_groups", "placement_error"]
