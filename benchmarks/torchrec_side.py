@@ -39,7 +39,7 @@ def answer(asked):
         found["prices"] = [priced(module, sharders, topology, asked, way) for way in asked["price"]]
     if "place" in asked:
         loads = [0.0] * asked["ranks"]
-        for kind, width, shards in {(p["cut"], p["width"], None) for p in asked["place"].values()}:
+        for kind, width in {(p["cut"], p["width"]) for p in asked["place"].values()}:
             names = [n for n, p in asked["place"].items() if (p["cut"], p["width"]) == (kind, width)]
             prices = priced(module, sharders, topology, asked, {"cut": kind, "width": width, "only": names})
             for name in names:

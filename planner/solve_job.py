@@ -330,7 +330,9 @@ def inputs_again(job: Path, plan: Plan) -> Inputs:
 def with_asked(plan: Plan, job: Job) -> Plan:
     """The plan with what its job asked, so that it tells its whole problem."""
     strategy = "" if job.strategy == plan.made.strategy else job.strategy
-    asked = Asked(strategy=strategy, layout=job.layout, degrees=job.degrees, sync=job.sync, within=job.within, tables=job.tables)
+    asked = Asked(
+        strategy=strategy, layout=job.layout, degrees=job.degrees, sync=job.sync, within=job.within, tables=job.tables
+    )
     return with_fields(plan, uses=with_fields(plan.uses, asked=asked))
 
 

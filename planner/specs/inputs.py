@@ -174,10 +174,10 @@ def resolve_job(job: Job, path: Path, options: JobOptions, tables: NameTables = 
     sources |= {
         f"stream {name}": base / each.path for name, each in workload.streams.items() if isinstance(each, StreamFile)
     }
-    tables: dict[str, Table] = {}
+    embedded: dict[str, Table] = {}
     if job.tables:
         sources["tables"] = base / job.tables.file
-        tables = read_tables(sources["tables"])
+        embedded = read_tables(sources["tables"])
         require_possible_groups(job.tables, cluster, path)
     counts = {name: each.path for name, each in job.expert_counts.items() if isinstance(each, CountsFile)}
     sources |= {f"expert counts {name}": base / counted for name, counted in counts.items()}
@@ -193,7 +193,7 @@ def resolve_job(job: Job, path: Path, options: JobOptions, tables: NameTables = 
         seed=options.seed,
         effort=options.effort,
         first_row=options.first_row,
-        tables=tables,
+        tables=embedded,
         rates={kind: profile_files for kind, profile_files in rates.items() if profile_files},
         timing=software.kernel_timing,
         accounting=software.dated_accounting,

@@ -42,7 +42,9 @@ class StrategyEntry(NamedTuple):
         if self.kinds == "one" and len(rank_kinds(inputs.cluster)) > 1:
             return f"{name} places a module on ranks of one kind"
         if inputs.tables and "tables" not in self.decides:
-            return f"{name} places no embedding tables, and they would be left out of the plan | strategy: sparse_tables"
+            return (
+                f"{name} places no embedding tables, and they would be left out of the plan | strategy: sparse_tables"
+            )
         if self.batches == "one" and len(inputs.batches) > 1:
             return f"{name} decides the layout from one batch | solve it with --batches 1"
         return None

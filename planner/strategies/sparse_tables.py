@@ -13,9 +13,9 @@ the exact program (strategies/sharded_tables/exact_placement.py).
 
 from dataclasses import replace
 
+from planner.costs import pricing_of
 from planner.plan.plan_file import Plan
 from planner.scoring import PlanMemory, score, with_score
-from planner.costs import pricing_of
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
 from planner.strategies.sharded_tables import TableProblem, choose_groups, placement_error

@@ -2,8 +2,8 @@
 
 from planner.costs.tables.shard_options import CUTS, ON_ALL, ON_NODES, ShardOptions, priced_ways, shard_options
 from planner.costs.tables.sharding_group import ShardingGroup, possible_groups, sharding_group
-from planner.costs.tables.table_loads import TableLoads, plan_group, rank_samples, table_loads
 from planner.costs.tables.table_bound import cheapest, least_seconds, table_bound
+from planner.costs.tables.table_loads import TableLoads, plan_group, rank_samples, table_loads
 
 __all__ = [
     "CUTS",

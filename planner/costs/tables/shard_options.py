@@ -9,9 +9,10 @@ an element, indices of 8 bytes. The rank that has a shard reads indices and rows
     replicated      8·Bp,    Bp·d·w,             B·d·w
 
 at the rate of its memory, longer where d fills no block of the kernel (`block_penalty`); backward and update take twice
-that (`lookup_seconds`). Sums are sent in both passes (`exchange_seconds`): all-to-all, reduce-scatter and all-gather, or
-on nodes first among the L and then among the N/L; gradients of a replicated table are all-reduced; its dense kernels reach half of the memory's rate. Copies of all tables
-are averaged by 2(M − 1)/M of their bytes, every k steps (`average_seconds`).
+that (`lookup_seconds`). Sums are sent in both passes (`exchange_seconds`): all-to-all, or reduce-scatter and
+all-gather, on nodes first among the L and then among the N/L; gradients of a replicated table are all-reduced, and its
+dense kernels reach half of the memory's rate. Copies are averaged by 2(M − 1)/M of their bytes, every k steps
+(`average_seconds`).
 
 These are the formulas of TorchRec's estimator (torchrec/distributed/planner/estimator, 1.8.0), with its coefficients
 and a cluster's rates; the benchmark `torchrec` compares them. A cache of a share c of a table's rows on the device, the

@@ -44,6 +44,10 @@ class TableLoads:
         """Seconds of the slowest rank over those of the mean one."""
         return float(self.seconds.max() / self.seconds.mean())
 
+    def ranks_of(self, placed: TablePlacement) -> list[int]:
+        """The ranks of a group that have a shard of a table."""
+        return shard_ranks(placed, self.group)
+
     def position(self, rank: int) -> int:
         """The place of a rank of the job in its group."""
         return rank // self.group.groups if self.group.replicas == "node" else rank % self.group.ranks

@@ -3,8 +3,8 @@ too.
 
 Every violation has its place, what is wrong, and the fix. The laws: names exist; every item is assigned exactly once;
 outputs of encoders fit their readers; groups, splits, shares and meshes are possible; token caps and limits of inputs
-hold; the kind of sync suits the ZeRO stage; the software can launch the layouts; every embedding table is placed once in
-each group; dependencies of tasks have no cycle.
+hold; the kind of sync suits the ZeRO stage; the software can launch the layouts; every embedding table is placed, once
+in each group; dependencies of tasks have no cycle.
 """
 
 from collections import Counter

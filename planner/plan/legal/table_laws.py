@@ -40,7 +40,10 @@ def faults(plan: Plan, placed: Embeddings, table: Table, each: TablePlacement) -
     places = ranks // per_node if each.cut in ("node_rows", "grid") else ranks
     least, most = PLACED.get(each.cut, (0, 0))
     if len(each.at) < least or (most is not None and len(each.at) > most):
-        yield f"cut `{each.cut}` does not have {len(each.at)} places", f"at: {least or 'none'}{' or more' * (most is None)}"
+        yield (
+            f"cut `{each.cut}` does not have {len(each.at)} places",
+            f"at: {least or 'none'}{' or more' * (most is None)}",
+        )
     if each.at and each.at[-1] >= places:
         what = "nodes" if places < ranks else "ranks"
         yield f"it is at {each.at}, and a group has {what} 0-{places - 1}", "places of the group"

@@ -50,7 +50,9 @@ def csv_tables(path: Path) -> dict[str, Table]:
             raise InputError(what, where=where, fix="give each table a name of its own")
         found[name] = csv_table(row, where)
         if len(found) > MAX_TABLES:
-            raise InputError(f"there are more than {MAX_TABLES:,} tables", where=where, fix="join tables, or plan parts")
+            raise InputError(
+                f"there are more than {MAX_TABLES:,} tables", where=where, fix="join tables, or plan parts"
+            )
     if not found:
         raise InputError("the file has no tables", where=f"{path}:1", fix=f"a header with {', '.join(COLUMNS[:4])}")
     return found

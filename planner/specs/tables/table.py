@@ -12,8 +12,8 @@ STATE_BYTES = 4  # optimizers keep their states in float32
 # The states of a row of `dim` elements, in numbers of float32
 ROW_STATES = {"sgd": (0, 0), "rowwise_adagrad": (0, 1), "adagrad": (1, 0), "adam": (2, 0)}  # an element, a row
 
-# whole: on one rank; columns: parts of each row on several; rows: some rows on every rank of a group; node_rows: some on
-# every rank of one node; grid: columns on several nodes, and rows of each over the ranks there; replicated: on every rank
+# whole: on one rank; columns: parts of each row on several; rows: some rows on every rank of a group; node_rows: some
+# on every rank of one node; grid: columns on several nodes, rows of each over the ranks there; replicated: on all
 Cut = Literal["whole", "columns", "rows", "node_rows", "grid", "replicated"]
 Replicas = Literal["node", "across"]  # copies of a shard on neighbouring ranks, as TorchRec has them, or far apart
 Rows = Annotated[int, msgspec.Meta(ge=1, le=10**12)]

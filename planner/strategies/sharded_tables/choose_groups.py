@@ -65,8 +65,11 @@ class PlacedTables:
     tried: tuple[tuple[int, Replicas, float], ...]
 
 
-def choose_groups(problem: TableProblem, effort: int) -> PlacedTables | None:
-    """The best groups and placement found; None where the tables fit in no number of groups."""
+def choose_groups(problem: TableProblem, effort: int, skip: bool = True) -> PlacedTables | None:
+    """The best groups and placement found; None where the tables fit in no number of groups.
+
+    `skip`: numbers whose bound is above what is found, which changes no choice.
+    """
     choices = []
     for groups, replicas in possible_groups(problem.cluster, problem.asked.groups, problem.asked.replicas):
         group = problem.group(groups, replicas)
@@ -75,7 +78,7 @@ def choose_groups(problem: TableProblem, effort: int) -> PlacedTables | None:
     best: Placement | None = None
     tried = []
     for bound, groups, replicas in sorted(choices):
-        if bound == inf or (best and bound >= best.slowest):
+        if bound == inf or (skip and best and bound >= best.slowest):
             tried.append((groups, replicas, bound))
             continue
         group = problem.group(groups, replicas)
@@ -97,9 +100,7 @@ def embeddings_of(placement: Placement) -> Embeddings:
         )
         for name, option, where in zip(options.names, placement.chosen, placement.where, strict=True)
     }
-    return Embeddings(
-        groups=group.groups, replicas=group.replicas, average_every=group.average_every, tables=tables
-    )
+    return Embeddings(groups=group.groups, replicas=group.replicas, average_every=group.average_every, tables=tables)
 
 
 def placement_error(problem: TableProblem, file: str) -> Infeasible:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.costs.tables import ON_ALL, ON_NODES, CUTS, ShardingGroup, ShardOptions
+from planner.costs.tables import CUTS, ON_ALL, ON_NODES, ShardingGroup, ShardOptions
 
 ROUNDING = 1 + 1e-9
 Where = tuple[int, ...]  # ranks of the group that have a shard; nodes, where a cut is over the ranks of one; or nothing
@@ -23,7 +23,8 @@ class Placement:
     def __post_init__(self) -> None:
         count, ranks = len(self.options.names), self.group.ranks
         self.seconds = self.options.seconds
-        self.chosen, self.where = np.full(count, -1, dtype=np.int64), [()] * count
+        self.chosen = np.full(count, -1, dtype=np.int64)
+        self.where: list[Where] = [()] * count
         self.loads, self.held, self.host = (np.zeros(ranks) for _ in range(3))
 
     @property

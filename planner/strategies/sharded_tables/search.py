@@ -1,8 +1,8 @@
-"""Places tables on a group: longest first on the least loaded, then exchanges at the slowest rank, then partial rebuilds.
+"""Places tables on a group: longest first on the least loaded, exchanges at the slowest rank, partial rebuilds.
 
 A cap on the seconds of a shard says which way of cutting a table is the cheapest that is allowed: large shards are
-cheap and cannot be balanced, small ones cost more. Several caps are tried (`construct`). `improve` moves or swaps shards
-of the slowest rank, or cuts one of its tables otherwise. `rebuild` takes some tables away and places them again.
+cheap and cannot be balanced, small ones cost more. Several caps are tried (`construct`). `improve` moves or swaps
+shards of the slowest rank, or cuts one of its tables otherwise. `rebuild` takes some away and places them again.
 """
 
 import random
@@ -24,7 +24,7 @@ from planner.strategies.sharded_tables.placement import SINGLE, Placement
 CAPS = (1.0, 0.7, 0.5, 0.35, 0.25)  # of seconds of a shard, over the bound
 PRICES = (1.0, 1.5, 3.0, 10.0)  # of memory, over the bound's
 CLOSE = 1.001  # over the bound: nothing better is looked for
-ROUNDS = (0, 20, 60, 200, 600)  # rebuilds, by effort
+ROUNDS = (0, 5, 20, 60, 200)  # rebuilds, by effort
 MOST_MOVES = 400
 TRIED_SWAPS = 12  # that may have no room, from the best on
 
