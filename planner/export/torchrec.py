@@ -81,8 +81,8 @@ def table_entry(plan: Plan, name: str) -> dict[str, Any]:
         shards = [([0, at * columns], [table.rows, columns], rank) for at, rank in enumerate(each.at)]
     elif each.cut in ("node_rows", "grid"):
         for at, node in enumerate(each.at):
-            ranks = range(node * group.per_node, (node + 1) * group.per_node)
-            shards += row_shards(table.rows, columns, at * columns, ranks)
+            on_node = range(node * group.per_node, (node + 1) * group.per_node)
+            shards += row_shards(table.rows, columns, at * columns, on_node)
     elif each.cut == "rows":
         shards = row_shards(table.rows, columns, 0, range(group.ranks))
     kernel = "fused_uvm_caching" if each.cache else "dense" if each.cut == "replicated" else "fused"

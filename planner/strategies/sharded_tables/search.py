@@ -19,6 +19,7 @@ from planner.costs.tables import (
     least_seconds,
     table_bound,
 )
+from planner.strategies.sharded_tables.exact_placement import exact_placement, small_enough
 from planner.strategies.sharded_tables.placement import SINGLE, Placement
 
 CAPS = (1.0, 0.7, 0.5, 0.35, 0.25)  # of seconds of a shard, over the bound
@@ -52,6 +53,9 @@ def place_tables(
         return None
     blank.restore(saved)
     rebuild(blank, bound * CLOSE, ROUNDS[effort])
+    if small_enough(options, group) and blank.slowest > bound * CLOSE:
+        exact = exact_placement(options, group, room)
+        return exact if exact and exact.slowest < blank.slowest else blank
     return blank
 
 
