@@ -28,7 +28,7 @@ from planner.units import GIB
 
 WIDTHS = (32, 64, 96, 128, 160, 192, 256)
 PER_NODE, BATCH, MEMORY, KEPT = 8, 512, 80 * GIB, 0.85  # TorchRec keeps 15 % of a device for the dense part
-# TorchRec's usual rates, bytes a second (planner/constants.py)
+# TorchRec's usual rates, bytes a second (torchrec.distributed.planner.constants)
 MEMORY_RATE, NEAR, FAR = 897 * GIB, 600 * GIB, 12.5 * GIB
 DLRM_ROWS = (
     40_000_000, 39_060, 17_295, 7_424, 20_265, 3, 7_122, 1_543, 63, 40_000_000, 3_067_956, 405_282, 10, 2_209, 11_938,

@@ -14,7 +14,7 @@ all-gather, on nodes first among the L and then among the N/L; gradients of a re
 dense kernels reach half of the memory's rate. Copies are averaged by 2(M − 1)/M of their bytes, every k steps
 (`average_seconds`).
 
-These are the formulas of TorchRec's estimator (torchrec/distributed/planner/estimator, 1.8.0), with its coefficients
+These are the formulas of TorchRec's estimator (torchrec.distributed.planner.estimator, 1.8.0), with its coefficients
 and a cluster's rates; the benchmark `torchrec` compares them. A cache of a share c of a table's rows on the device, the
 rest in host memory, is hit as often as the c most read rows are (`hit_shares`), which TorchRec has in another way.
 """
@@ -37,7 +37,7 @@ ON_NODES, ON_ALL = (3, 4), (2, 5)  # cuts whose shards take a node each, and all
 INDEX_BYTES = 8.0
 LEAST_COLUMNS, MOST_PARTS = 32, 8  # of a shard; of a table's columns
 CACHES = (0.05, 0.2)  # shares of a table's rows on the device, where the rest is in host memory
-# TorchRec's, "empirical studies" (planner/constants.py)
+# TorchRec's, "empirical studies" (torchrec.distributed.planner.constants)
 HALF_BLOCK, QUARTER_BLOCK = 1.15, 1.75
 BACKWARD, COPY, ELEMENTWISE = 2.0, 2.455, 9.22
 DENSE = 0.5  # of the memory's rate, where a table's gradients are dense: replicated ones
@@ -86,16 +86,16 @@ class ShardOptions:
 
 def shard_options(tables: Mapping[str, Table], group: ShardingGroup, samples: float) -> ShardOptions:
     """Every way to cut these tables over a group; `samples`: of each rank in a step."""
-    return priced_ways(tables, [table_ways(table, group) for table in tables.values()], group, samples)
+    return priced_cuts(tables, [table_cuts(table, group) for table in tables.values()], group, samples)
 
 
-def priced_ways(
-    tables: Mapping[str, Table], ways: Sequence[Sequence[Way]], group: ShardingGroup, samples: float
+def priced_cuts(
+    tables: Mapping[str, Table], cuts: Sequence[Sequence[Way]], group: ShardingGroup, samples: float
 ) -> ShardOptions:
     """These ways to cut each table, priced."""
-    counts = [len(each) for each in ways]
-    flat = np.array([way for each in ways for way in each], dtype=np.float64)
-    table, cut, parts = np.repeat(np.arange(len(ways)), counts), flat[:, 0].astype(np.int64), flat[:, 1]
+    counts = [len(each) for each in cuts]
+    flat = np.array([way for each in cuts for way in each], dtype=np.float64)
+    table, cut, parts = np.repeat(np.arange(len(cuts)), counts), flat[:, 0].astype(np.int64), flat[:, 1]
     cached = flat[:, 2]
     facts = np.array([[t.rows, t.dim, t.pooling, t.element_bytes, t.bytes, t.skew] for t in tables.values()])
     rows, dim, pooling, element, whole, skew = facts[table].T
@@ -120,19 +120,19 @@ def priced_ways(
     )
 
 
-def table_ways(table: Table, group: ShardingGroup) -> list[Way]:
+def table_cuts(table: Table, group: ShardingGroup) -> list[Way]:
     """Every way to cut a table over a group, from the plainest on."""
     parts = [n for n in range(2, MOST_PARTS + 1) if table.dim % (4 * n) == 0 and table.dim // n >= LEAST_COLUMNS]
     on_nodes = 1 < group.per_node < group.ranks
-    ways: list[Way] = [(0, 1, 0.0)]
+    cuts: list[Way] = [(0, 1, 0.0)]
     if group.ranks > 1:
-        ways += [(1, n, 0.0) for n in parts if n <= group.ranks]
-        ways += [(2, 1, 0.0), (3, 1, 0.0)] if on_nodes else [(2, 1, 0.0)]
-        ways += [(4, n, 0.0) for n in parts if on_nodes and n <= group.nodes]
-        ways.append((5, 1, 0.0))
+        cuts += [(1, n, 0.0) for n in parts if n <= group.ranks]
+        cuts += [(2, 1, 0.0), (3, 1, 0.0)] if on_nodes else [(2, 1, 0.0)]
+        cuts += [(4, n, 0.0) for n in parts if on_nodes and n <= group.nodes]
+        cuts.append((5, 1, 0.0))
     if group.host_rate:
-        ways += [(cut, 1, cache) for cut in ((0, 2) if group.ranks > 1 else (0,)) for cache in CACHES]
-    return ways
+        cuts += [(cut, 1, cache) for cut in ((0, 2) if group.ranks > 1 else (0,)) for cache in CACHES]
+    return cuts
 
 
 @dataclass(frozen=True, slots=True, eq=False)

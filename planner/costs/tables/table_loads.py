@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.costs.tables.shard_options import CUTS, ON_ALL, ON_NODES, ShardOptions, priced_ways
+from planner.costs.tables.shard_options import CUTS, ON_ALL, ON_NODES, ShardOptions, priced_cuts
 from planner.costs.tables.sharding_group import ShardingGroup, sharding_group
 from planner.plan.embeddings import Embeddings, TablePlacement
 from planner.plan.plan_file import Plan
@@ -59,8 +59,8 @@ def table_loads(plan: Plan) -> TableLoads | None:
     if placed is None:
         return None
     group, tables = plan_group(plan, placed), plan.uses.tables
-    ways = [[(CUTS.index(each.cut), each.parts, each.cache)] for each in (placed.tables[name] for name in tables)]
-    shards = priced_ways(tables, ways, group, rank_samples(plan))
+    cuts = [[(CUTS.index(each.cut), each.parts, each.cache)] for each in (placed.tables[name] for name in tables)]
+    shards = priced_cuts(tables, cuts, group, rank_samples(plan))
     sums = {name: np.zeros(group.ranks) for name in ("lookup", "exchange", "average", "state_bytes", "held", "host")}
     for number, name in enumerate(tables):
         ranks = shard_ranks(placed.tables[name], group)

@@ -7,6 +7,8 @@ With y_to: table t is cut in way o; x_top: a shard of it is on place p, a rank o
     Σ_p x_top = parts_o · y_to                       its shards on places of their own
     Σ_to s_to (y_to where it is on all, else x_top of the rank's places) ≤ C      for each rank
     Σ_to b_to (the same) ≤ room                      for each rank
+
+Tables in host memory are left out.
 """
 
 from collections import defaultdict
@@ -33,16 +35,16 @@ def exact_placement(options: ShardOptions, group: ShardingGroup, room: float) ->
     places: dict[int, list[int]] = {}  # option → variables of its places, in their order; none where it is on all
     chosen_by: dict[int, tuple[int, int]] = {}  # variable → table and option
     for table in range(len(options.names)):
-        ways = {}
+        of_table = {}
         for option in options.of(table):
             if options.host[option]:
                 continue
             chosen = b.variable(0, 1, True, name=f"y{option}")
-            ways[chosen], chosen_by[chosen] = 1.0, (table, option)
+            of_table[chosen], chosen_by[chosen] = 1.0, (table, option)
             places[option], on_ranks = placed_shards(b, options, group, option, chosen)
             for rank, variable in on_ranks:
                 taken[rank][variable] = option
-        b.row(ways, 1.0, 1.0, f"table {table}")
+        b.row(of_table, 1.0, 1.0, f"table {table}")
     for rank in range(group.ranks):
         seconds = {variable: float(options.seconds[option]) / unit for variable, option in taken[rank].items()}
         held = {variable: float(options.held[option]) / room for variable, option in taken[rank].items()}
