@@ -42,7 +42,7 @@ def table_bound(options: ShardOptions, group: ShardingGroup, room: float) -> flo
 def least_seconds(
     options: ShardOptions, group: ShardingGroup, room: float, longest: float, price: float | None = None
 ) -> tuple[float, float]:
-    """`f` of the `longest` shard, and the price of memory, in seconds a byte, that gives it; one that is given stands."""
+    """`f` of the `longest` shard, and the price of memory that gives it, in seconds a byte; a given one stands."""
     able = options.seconds <= longest * (1 + EXACT)
     seconds = np.where(able, options.totals, inf)
     held = np.where(able, options.held * options.ranks, inf)
