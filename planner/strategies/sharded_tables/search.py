@@ -25,7 +25,7 @@ from planner.strategies.sharded_tables.placement import SINGLE, Placement
 CAPS = (1.0, 0.7, 0.5, 0.35, 0.25)  # of seconds of a shard, over the bound
 PRICES = (1.0, 1.5, 3.0, 10.0)  # of memory, over the bound's
 CLOSE = 1.001  # over the bound: nothing better is looked for
-ROUNDS = (0, 5, 20, 60, 200)  # rebuilds, by effort
+ROUNDS = (0, 5, 12, 60, 200)  # rebuilds, by effort
 MOST_MOVES = 400
 TRIED_SWAPS = 12  # that may have no room, from the best on
 
