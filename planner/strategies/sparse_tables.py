@@ -1,5 +1,4 @@
-"""Where embedding tables are, and how many groups of ranks have each (two-dimensional sparse parallelism, arXiv
-2508.03854).
+"""Where embedding tables are, and how many groups of ranks have each (2D sparse parallelism, arXiv 2508.03854).
 
 Decision: T ranks are M groups of N = T / M; in each group every table t once, cut in a way o whose shards are on ranks
 r. The dense part is data-parallel over all ranks; its plan is given, and the tables are beside it:
