@@ -48,6 +48,7 @@ CASES = {
     "replay-changed": "benchmarks.replay_changed",
     "report-page": "benchmarks.report_page",
     "measured-pipeline": "benchmarks.measured_pipeline",
+    "sharded-tables": "benchmarks.sharded_tables",
     "schedule-jobs": "benchmarks.schedule_jobs",
     "cells": "benchmarks.cells",
     "packing": "benchmarks.packing",

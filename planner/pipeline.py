@@ -127,11 +127,13 @@ def fits(reference: str, options: JobOptions = DEFAULTS) -> layouts.MemoryFit:
 
 
 def why(plan: Plan, what: str | None = None, step: int = 0) -> reasons.WhyAnswer:
-    """Why an item (a number) or a group (a name) is as it is; without one, what would make the step shorter."""
+    """Why an item (a number), a group or an embedding table (a name) is as it is; without one, what would make the step
+    shorter.
+    """
     return reasons.why(plan, step, what, plan_of)
 
 
-def why_not(plan: Plan, changes: tuple[str, ...], step: int = 0) -> reasons.WhyNot:
+def why_not(plan: Plan, changes: tuple[str, ...], step: int = 0) -> reasons.WhyNot | reasons.WhyNotTables:
     """What `KEY=VALUE` changes of a plan's own problem would cost, and why."""
     return reasons.why_not(plan, step, changes, plan_of)
 

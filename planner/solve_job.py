@@ -330,7 +330,9 @@ def inputs_again(job: Path, plan: Plan) -> Inputs:
 def with_asked(plan: Plan, job: Job) -> Plan:
     """The plan with what its job asked, so that it tells its whole problem."""
     strategy = "" if job.strategy == plan.made.strategy else job.strategy
-    asked = Asked(strategy=strategy, layout=job.layout, degrees=job.degrees, sync=job.sync, within=job.within)
+    asked = Asked(
+        strategy=strategy, layout=job.layout, degrees=job.degrees, sync=job.sync, within=job.within, tables=job.tables
+    )
     return with_fields(plan, uses=with_fields(plan.uses, asked=asked))
 
 
@@ -351,6 +353,7 @@ def with_asks_of(inputs: Inputs, plan: Plan) -> Inputs:
         degrees=uses.asked.degrees,
         sync=uses.asked.sync,
         within=uses.asked.within,
+        tables=uses.asked.tables,
         strategy=asked_strategy(plan),
         objective=plan.outcome.objective,
     )

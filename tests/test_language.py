@@ -48,6 +48,8 @@ TABLES = (
     "specs/workload/stream_sources.py",
     "targets/",  # of the table of a program: a field and its arguments
 )
+# Where it is a vector of an embedding table, or a line of what is printed of it.
+EMBEDDINGS = ("cli/views/embedding_tables.py", "costs/tables/", "export/torchrec.py", "specs/tables/")
 # Where a row is a line of a matrix or tensor, whose first dimension is mostly tokens.
 TENSORS = (
     "calibrate/gemm_fit.py",
@@ -75,8 +77,9 @@ CONSTRAINTS = (
     "policies/numbering.py",
     "programs/",
     "scoring/exact_grouping.py",
+    "strategies/sharded_tables/exact_",
 )
-ROWS = (*TABLES, *TENSORS, *CONSTRAINTS)
+ROWS = (*TABLES, *EMBEDDINGS, *TENSORS, *CONSTRAINTS)
 
 # A retired word → what is said now, and files or folders below `planner/` where it means something else.
 RETIRED = {

@@ -25,12 +25,33 @@ def decision_findings(old: Plan, new: Plan) -> Iterator[Finding]:
         yield Finding("drift", "ranks", ranks_text(old), ranks_text(new), "the plans are for different ranks")
     if old.edges != new.edges:
         yield Finding("drift", "edges", edges_text(old), edges_text(new), "the modules feed each other differently")
+    yield from table_findings(old, new)
     common = min(len(old.steps), len(new.steps))
     for number in range(common):
         yield from item_findings(old, new, number)
         yield from step_findings(old, new, number)
     for number in range(common, max(len(old.steps), len(new.steps))):
         yield lone_step(old, new, number)
+
+
+def table_findings(old: Plan, new: Plan) -> Iterator[Finding]:
+    """A finding where embedding tables are in other groups, and one with how many are placed otherwise."""
+    before, after = old.embeddings, new.embeddings
+    if before == after:
+        return
+    if before is None or after is None:
+        message = "the plan places embedding tables" if before is None else "embedding tables are no longer placed"
+        yield Finding("added" if before is None else "removed", "embeddings", None, None, message)
+        return
+    for name in ("groups", "replicas", "average_every"):
+        one, other = getattr(before, name), getattr(after, name)
+        if one != other:
+            yield Finding("drift", f"embeddings.{name}", str(one), str(other), f"{name} of tables: {one} → {other}")
+    moved = [name for name in before.tables if before.tables[name] != after.tables.get(name)]
+    if moved:
+        yield Finding(
+            "drift", "embeddings.tables", None, None, f"{len(moved)} tables are placed otherwise: {moved[0]} …"
+        )
 
 
 def option_findings(old: Plan, new: Plan) -> Iterator[Finding]:

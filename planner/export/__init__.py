@@ -8,6 +8,7 @@ from planner import files
 from planner.errors import InputError
 from planner.export.launches import Unsaid, around, told_arguments, write_launch, write_runtime
 from planner.export.torch_csv import PipelineOrders, read_csv, to_csv
+from planner.export.torchrec import to_torchrec
 from planner.plan.join_plans import total_outcome, total_prediction
 from planner.plan.legal.plan_laws import violations
 from planner.plan.plan_file import Plan
@@ -48,6 +49,7 @@ def started_here(plan: Plan, version: str) -> tuple[str, tuple[int, ...]]:
 RUNTIME = "planner"
 EXPORTERS: dict[str, Exporter] = {  # beside the programs of TARGETS
     "torch-csv": Exporter("schedule", schedule),
+    "torchrec": Exporter("sharding plan", to_torchrec),
     RUNTIME: Exporter("launch script", started_here),
 }
 

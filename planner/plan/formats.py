@@ -14,6 +14,7 @@ from planner.specs.hardware.node_cluster import NodeCluster
 from planner.specs.hardware.profile import Profile
 from planner.specs.job import Job
 from planner.specs.model import Model
+from planner.specs.tables import TableFile
 
 FORMATS: dict[str, tuple[type, ...]] = {  # and the forms of each
     "job": (Job,),
@@ -23,6 +24,7 @@ FORMATS: dict[str, tuple[type, ...]] = {  # and the forms of each
     "software": (Software,),
     "plan": (Plan,),
     "step": (StepFile,),
+    "tables": (TableFile,),
     "check": (CheckFile,),
     "actions": (ActionsFile,),
 }

@@ -13,6 +13,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import msgspec
 
+from planner.plan.embeddings import Embeddings
 from planner.plan.task import TaskName, TaskRef, parse_task_ref
 from planner.specs.base import Amount, Count, Index, LayerCount, Layers, Name, RankCount, Ranks, Share, Spec
 from planner.specs.framework.memory_coefficients import PLANNER_RUNTIME_MEMORY, MemoryCoefficients
@@ -42,13 +43,14 @@ from planner.specs.parallelism import (
     ZeroStage,
 )
 from planner.specs.sequence_sharding import SequenceSplit
+from planner.specs.tables import JobTables, Table
 from planner.specs.workload.items import Size, item_tokens
 from planner.specs.workload.length_sources import Repeated
 from planner.specs.workload.loss_weighting import LossWeighting
 
 # What a strategy decides: one layout of each module for all batches; the ranks of each; groups of ranks that change
-# with every micro-batch; where each sample is computed; the order of passes
-Decision = Literal["layouts", "ranks", "groups", "samples", "order"]
+# with every micro-batch; where each sample is computed; the order of passes; the groups and places of embedding tables
+Decision = Literal["layouts", "ranks", "groups", "samples", "order", "tables"]
 
 
 class PlanOrigin(Spec, omit_defaults=False):
@@ -99,6 +101,7 @@ class Asked(Spec):
     degrees: tuple[RankCount, ...] = ()
     sync: Sync = "micro_batch"
     within: Within = USUAL_WITHIN
+    tables: JobTables | None = None
 
 
 class PlanInputs(Spec, kw_only=True):
@@ -120,6 +123,7 @@ class PlanInputs(Spec, kw_only=True):
     loss: LossWeighting = "token"  # what counts alike in the loss: each target token, or each sample; or in between
     prices: Prices
     sources: dict[str, SourceFile] = {}
+    tables: dict[Name, Table] = {}  # embedding tables, which `embeddings` places
     items: dict[str, dict[Index, Size]]  # by module: item (its sample's number) → its size, after rounding
 
     def tokens(self, module: str, item: int) -> int:
@@ -421,6 +425,7 @@ class Plan(Spec, kw_only=True):
     layouts: Annotated[dict[Name, Layout], msgspec.Meta(min_length=1)]
     groups: dict[Name, Group]
     edges: tuple[Edge, ...] = ()
+    embeddings: Embeddings | None = None
     steps: Annotated[tuple[Step, ...], msgspec.Meta(min_length=1)]
     then: FollowingSteps | None = None
     uses: PlanInputs  # last in the file: it is long

@@ -12,6 +12,7 @@ exchange  The same for micro-batches whose gathers and reductions outlast their 
 shared    All modules on the same ranks: area, with the passes of encoders in it (scoring/shared_bound.py).
 longest   One micro-batch holds the sequence that takes longest even on its best degree, and the others cost their
           constants.
+tables    Added for embedding tables: the slowest rank is no quicker than the mean one (costs/tables/table_bound.py).
 
 busiest_rank  With the assignment given: no rank is done before it has run all its own work.
 
@@ -192,6 +193,11 @@ BOUNDS: dict[str, BoundEntry] = {
         shared_seconds,
         "ranks cannot do more than one second of work a second, that of encoders beside samples on their cheapest "
         "degrees",
+    ),
+    "tables": BoundEntry(  # of embedding tables, and added to what bounds the dense part: scoring/table_score.py
+        lambda step: False,
+        lambda step: 0.0,
+        "in any groups of ranks, the slowest rank takes no less than the mean one with the cheapest cut of every table",
     ),
     "busiest_rank": BoundEntry(
         always,

@@ -59,7 +59,18 @@ def plan_answer(plan: Plan, scores: Sequence[Score]) -> PlanAnswer:
         "experts": [asdict(each) for each in expert_answers(plan)],
         "alternatives": [alternative_answer(plan, each) for each in plan.alternatives],
         "undecided": undecided_answer(plan),
+        **table_answer(plan, scores),
     }
+
+
+def table_answer(plan: Plan, scores: Sequence[Score]) -> PlanAnswer:
+    """Groups of embedding tables, their seconds on the slowest rank and the bound of these; nothing without tables."""
+    found, placed = scores[0].tables, plan.embeddings
+    if not found or not placed:
+        return {}
+    names = ("groups", "replicas", "average_every")
+    seconds = {"seconds": found.seconds, "bound": found.bound, "imbalance": found.loads.imbalance}
+    return {"tables": {name: getattr(placed, name) for name in names} | seconds}
 
 
 def bounded_seconds(plan: Plan, seconds: float) -> float:

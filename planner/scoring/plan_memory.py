@@ -19,6 +19,7 @@ from planner.costs.memory import (
     oom_chance,
     resident_footprint,
 )
+from planner.costs.tables import TableLoads, table_loads
 from planner.orders import MEMORY_ROUNDING
 from planner.plan.mesh.rank_mesh import stage_ranks
 from planner.plan.plan_file import Plan
@@ -169,7 +170,7 @@ class PlanMemory:
 
     def static_bytes(self, rank: int) -> float:
         """Bytes that a rank holds all the time, whatever it works on; found once for all with the same stages."""
-        key = self.kind(rank), *(stages.get(rank) for stages in self.stage_of.values())
+        key = self.kind(rank), self.table_bytes(rank), *(stages.get(rank) for stages in self.stage_of.values())
         if key not in self.static:
             parts, factor = self.static_footprint(rank), 1.0 + self.accounting(rank).fragmentation
             self.static[key] = float(parts.besides_activations * factor + parts.outside_allocator)
@@ -187,7 +188,18 @@ class PlanMemory:
             if rank in stages:
                 mine = self.footprints[module][stages[rank]][self.kind(rank)]
                 found = mine if found is None else found.sharing_ranks(mine)
-        return found or EMPTY_FOOTPRINT
+        found = found or EMPTY_FOOTPRINT
+        return replace(found, weights=found.weights + self.table_bytes(rank))
+
+    @cached_property
+    def table_loads(self) -> TableLoads | None:
+        """What embedding tables take of ranks."""
+        return table_loads(self.plan)
+
+    def table_bytes(self, rank: int) -> float:
+        """Bytes of embedding tables, their optimizer's states and buffers on a rank."""
+        loads = self.table_loads
+        return float(loads.held[loads.position(rank)]) if loads else 0.0
 
     @cached_property
     def stage_of(self) -> dict[str, dict[int, int]]:

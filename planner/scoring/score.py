@@ -19,6 +19,7 @@ from planner.scoring.plan_memory import PlanMemory, exceeds_memory
 from planner.scoring.plan_space import plan_space_seconds
 from planner.scoring.possible import require_links, require_peak, require_possible
 from planner.scoring.step_simulation import repeats, simulated_step
+from planner.scoring.table_score import TableScore, table_score
 from planner.scoring.work_at_peak import link_seconds
 from planner.simulate import MemoryCurves, Timeline, whole_curves, whole_tasks, whole_timeline
 from planner.specs.base import with_fields
@@ -41,6 +42,7 @@ class Score:
     memory: MemoryCurves
     plan_memory: PlanMemory
     bound: Bound
+    tables: TableScore | None = None  # beside the timeline, which is the dense part's
 
     @cached_property
     def fullest_rank(self) -> int:
@@ -50,7 +52,8 @@ class Score:
     @cached_property
     def breakdown(self) -> Breakdown:
         """Seconds of the mean rank by what it does."""
-        return self.timeline.breakdown()
+        dense = self.timeline.breakdown()
+        return self.tables.breakdown(dense) if self.tables else dense
 
     def memory_share(self, rank: int) -> float:
         """Peak bytes of a rank over its allowed bytes."""
@@ -75,7 +78,7 @@ class Score:
     @property
     def step_seconds(self) -> float:
         """Seconds of the step."""
-        return self.timeline.step_seconds
+        return self.timeline.step_seconds + (self.tables.seconds if self.tables else 0.0)
 
 
 def score(plan: Plan, number: int = 0, overlap: Overlap = AS_PRICED) -> Score:
@@ -88,7 +91,10 @@ def score(plan: Plan, number: int = 0, overlap: Overlap = AS_PRICED) -> Score:
     require_hidden_offload(plan, number, pricing, tasks)
     plan_memory = PlanMemory(plan, pricing)
     memory = plan_memory.over_step(timeline, tasks)
-    found = Score(tasks, timeline, memory, plan_memory, step_bound(plan, number, pricing, tasks, timeline))
+    bound, tables = step_bound(plan, number, pricing, tasks, timeline), table_score(plan)
+    if tables:
+        bound = Bound(bound.seconds + tables.bound, f"{bound.by}+tables")
+    found = Score(tasks, timeline, memory, plan_memory, bound, tables)
     require_sound(plan, number, pricing, found)
     return found
 
@@ -102,7 +108,7 @@ def require_sound(plan: Plan, number: int, pricing: Pricing, s: Score) -> None:
     if s.memory_share(s.fullest_rank) <= 1.0:  # bounds are of what fits
         require_possible({"seconds of the bound": s.bound.seconds}, plan.name, s.step_seconds, OPTIMAL_GAP)
     require_peak(plan, number, pricing, s.step_seconds, s.breakdown.compute)
-    require_links(plan, s.step_seconds, link_seconds(plan, s.tasks, s.timeline))
+    require_links(plan, s.timeline.step_seconds, link_seconds(plan, s.tasks, s.timeline))
 
 
 def whole_score(s: Score) -> Score:
@@ -193,7 +199,7 @@ def prediction_of(s: Score) -> Prediction:
             exposed_comm=round_digits(parts.exposed_comm),
             idle=round_digits(parts.idle),
         ),
-        measured_share=round_digits(s.timeline.measured_share),
+        measured_share=round_digits(s.timeline.measured_share * s.timeline.step_seconds / (s.step_seconds or 1.0)),
     )
 
 

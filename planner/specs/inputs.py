@@ -39,6 +39,7 @@ from planner.specs.model import Model
 from planner.specs.named_files import NO_TABLES, NameTables, choose_profile, read_cluster, read_software, require_names
 from planner.specs.parallelism import Parallelism, broken_partition, decided_fields
 from planner.specs.parameters import parameter_counts
+from planner.specs.tables import JobTables, Table, read_tables
 from planner.specs.trained_parameters import with_trained
 from planner.specs.workload.expert_counts import CountsFile, with_expert_counts
 from planner.specs.workload.items import part_lengths
@@ -69,6 +70,7 @@ class Inputs:
     first_row: int = 0
     # Kind of rank → rates of its kernels, where they were timed
     rates: dict[str, DeviceRates] = field(default_factory=dict)
+    tables: dict[str, Table] = field(default_factory=dict)  # embedding tables beside the model
     timing: TimingCoefficients = field(default_factory=TimingCoefficients)
     accounting: MemoryCoefficients = PLANNER_RUNTIME_MEMORY
     software: Framework = field(default_factory=Framework)  # what trains, and what it can launch
@@ -172,6 +174,11 @@ def resolve_job(job: Job, path: Path, options: JobOptions, tables: NameTables = 
     sources |= {
         f"stream {name}": base / each.path for name, each in workload.streams.items() if isinstance(each, StreamFile)
     }
+    embedded: dict[str, Table] = {}
+    if job.tables:
+        sources["tables"] = base / job.tables.file
+        embedded = read_tables(sources["tables"])
+        require_possible_groups(job.tables, cluster, path)
     counts = {name: each.path for name, each in job.expert_counts.items() if isinstance(each, CountsFile)}
     sources |= {f"expert counts {name}": base / counted for name, counted in counts.items()}
     inputs = Inputs(
@@ -186,6 +193,7 @@ def resolve_job(job: Job, path: Path, options: JobOptions, tables: NameTables = 
         seed=options.seed,
         effort=options.effort,
         first_row=options.first_row,
+        tables=embedded,
         rates={kind: profile_files for kind, profile_files in rates.items() if profile_files},
         timing=software.kernel_timing,
         accounting=software.dated_accounting,
@@ -195,6 +203,14 @@ def resolve_job(job: Job, path: Path, options: JobOptions, tables: NameTables = 
     require_possible_layouts(inputs)
     warn_of_implausible(inputs)
     return with_own_runs(inputs, software.own_runs)
+
+
+def require_possible_groups(asked: JobTables, cluster: Cluster, path: Path) -> None:
+    """Raises InputError where a job, read from `path`, fixes a number of groups of ranks that are not equal."""
+    if asked.groups and cluster.size % asked.groups:
+        able = [str(each) for each in range(1, cluster.size + 1) if cluster.size % each == 0]
+        message = f"{cluster.size} ranks are not {asked.groups} equal groups"
+        raise InputError(message, where=files.place(path, "tables", "groups"), fix=f"one of {', '.join(able)}")
 
 
 def require_possible_layouts(inputs: Inputs) -> None:

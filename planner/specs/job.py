@@ -8,6 +8,7 @@ import msgspec
 from planner.specs.base import PERCENTAGE, Amount, Count, Index, Name, RankCount, Share, Spec, with_fields
 from planner.specs.layers.trained import Trained
 from planner.specs.parallelism import Parallelism, Sync
+from planner.specs.tables import JobTables
 from planner.specs.workload.expert_counts import ExpertCounts
 from planner.specs.workload.length_sources import Workload
 from planner.specs.workload.loss_weighting import LossWeighting
@@ -101,6 +102,7 @@ class Job(Spec):
     planning: Literal["ahead", "per_batch"] | PerBatch = "ahead"  # when batches after the first are planned
     expert_counts: dict[Name, ExpertCounts] = {}  # by module: tokens that each expert got; left out: an assumed load
     trained: dict[Name, Trained] = {}  # by module: all (left out), none, projector, or {lora: 16} adapters of that rank
+    tables: JobTables | None = None  # embedding tables beside the model, which is the dense part
     limits: Limits = Limits()  # what a rank may hold
     fix: Fix = Fix()  # what is decided already
 

@@ -41,6 +41,10 @@ class StrategyEntry(NamedTuple):
             return only_one_module(inputs, name) if self.modules == "one" else only_several_modules(name)
         if self.kinds == "one" and len(rank_kinds(inputs.cluster)) > 1:
             return f"{name} places a module on ranks of one kind"
+        if inputs.tables and "tables" not in self.decides:
+            return (
+                f"{name} places no embedding tables, and they would be left out of the plan | strategy: sparse_tables"
+            )
         if self.batches == "one" and len(inputs.batches) > 1:
             return f"{name} decides the layout from one batch | solve it with --batches 1"
         return None

@@ -33,6 +33,14 @@ STRATEGIES: dict[str, StrategyEntry] = {
     "pipeline_order": StrategyEntry(
         "planner.strategies.pipeline_order", decides=("order",), modules="one", refines="parallel_search"
     ),
+    "sparse_tables": StrategyEntry(
+        "planner.strategies.sparse_tables",
+        decides=("tables",),
+        modules="one",
+        kinds="one",
+        batches="one",
+        refines="data_ranks",
+    ),
 }
 
 

@@ -159,6 +159,7 @@ def problem_inputs(plan: Plan, job: Job, batches: tuple[SampleBatch, ...]) -> In
         effort=plan.made.effort,
         first_row=plan.made.first_row,
         rates=uses.prices.rates,
+        tables=uses.tables,
         software=uses.software,
         timing=uses.prices.timing,
         accounting=uses.prices.accounting,

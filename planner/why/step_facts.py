@@ -101,7 +101,7 @@ def step_facts(plan: Plan, score: Score) -> Facts:
 
 def group_facts(plan: Plan, score: Score, common: dict[str, Any]) -> GroupFacts:
     """Break down a step of one module, given what all facts share."""
-    parts = score.timeline.breakdown()
+    parts = score.breakdown
     placed = group_loads(plan, score)
     across, within = exposed_by_reach(plan, score, placed)
     crossing = [load for load in placed if load.crosses_nodes]

@@ -1,4 +1,4 @@
-"""Answers "why" of a plan, of one of its items, or of one of its groups."""
+"""Answers "why" of a plan, of one of its items, of one of its groups, or of one of its embedding tables."""
 
 from planner.errors import InputError
 from planner.plan.plan_file import Plan
@@ -8,20 +8,23 @@ from planner.why.item_degrees import WhyItem, item_degrees
 from planner.why.item_moves import WhyPlacedItem, item_moves
 from planner.why.plan_problem import require_groups, sample_module, single_step
 from planner.why.resolved import SolveAgain
+from planner.why.table_answers import WhyTable, why_table
 from planner.why.why_plan import WhyPlan, why_plan
 
 MAX_DIGITS = 9  # of an item's number
-WhyAnswer = WhyPlan | WhyItem | WhyPlacedItem | WhyGroup
+WhyAnswer = WhyPlan | WhyItem | WhyPlacedItem | WhyGroup | WhyTable
 
 
 def why(plan: Plan, step: int, what: str | None, resolve: SolveAgain) -> WhyAnswer:
-    """Why an item (a number, or `vision.12`) or a group (a name) of a step is as it is; without one, what would make
-    the step shorter.
+    """Why an item (a number, or `vision.12`), a group or an embedding table (by name) of a step is as it is; without
+    one, what would make the step shorter.
 
     Raises InputError where there is no such item or group.
     """
     if what is None:
         return why_plan(plan, step, resolve)
+    if what in plan.uses.tables:
+        return why_table(plan, what)
     item = asked_item(plan, what)
     if item is None:
         return why_group(plan, step, what)

@@ -18,7 +18,7 @@ def export(
         typer.Option(
             "--to",
             help="megatron, torchtitan, deepspeed or accelerate: what starts it there; planner: in its own runtime; "
-            "torch-csv: a schedule of torch.distributed.pipelining.",
+            "torch-csv: a schedule of torch.distributed.pipelining; torchrec: where embedding tables are.",
             autocompletion=export_names,
         ),
     ],
@@ -37,7 +37,8 @@ def export(
     megatron and torchtitan 0.3: a shell script that starts it with torchrun; torchtitan 0.2, deepspeed and accelerate:
     its settings; all complete but for data. What the program cannot be told is refused, with the best plan that it can.
     planner: a script that starts its own runtime. torch-csv: the pipeline schedule, as the multi-stage schedules of
-    torch.distributed.pipelining load it. No other file is written over.
+    torch.distributed.pipelining load it. torchrec: a module with its sharding plan of embedding tables. No other file
+    is written over.
 
     Exit code 3: the plan does not fit in memory, which its file says too; it is written all the same.
     """

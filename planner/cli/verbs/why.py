@@ -11,12 +11,14 @@ def why(
     plan: PlanFile,
     what: Annotated[
         str | None,
-        typer.Argument(metavar="[ITEM|GROUP]", help="Number of an item (12, vision.12), or a group such as g0-7."),
+        typer.Argument(
+            metavar="[ITEM|GROUP|TABLE]", help="Number of an item (12, vision.12), a group such as g0-7, or a table."
+        ),
     ] = None,
     step: Annotated[int, typer.Option(help="Step to explain, of a plan of several batches.", min=0)] = 0,
     json: Json = False,
 ) -> None:
-    """Explain where an item or a group is; without one, what would shorten the step.
+    """Explain where an item, a group or an embedding table is; without one, what would shorten the step.
 
     Solves the plan's own problem again, from the plan file alone, with more memory, nodes, bandwidth or other
     recomputation. Of a plan of several modules: seconds and loads by module, what binds, the step with a faster network
@@ -53,7 +55,7 @@ def why_not(
     nodes, effort; of a static layout tp, cp, ulysses, pp, vpp, ep, etp, dp, replica, micro_batch, schedule, dispatch,
     offload, optimizer_offload, stages (as [0-10,11-22], with which the layout's other fields stay), overlap (as [tp]),
     rank_order, sequence_parallel, gradients; of several modules MODULE.FIELD, MODULE.inputs_per_rank, tokens_per_rank,
-    memory_margin.
+    memory_margin; of embedding tables groups, replicas, average_every.
     """
     from planner import pipeline
     from planner.cli import render

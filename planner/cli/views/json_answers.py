@@ -41,7 +41,7 @@ def solve_answer(result: SolvedJob, path: Path) -> Summary:
 
 
 def simulation_answer(plan: Plan, scores: Sequence[Score]) -> Summary:
-    parts = [score.timeline.breakdown() for score in scores]
+    parts = [score.breakdown for score in scores]
     return {
         **plan_answer(plan, scores),
         "plan": plan.name,

@@ -6,6 +6,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from planner.cli.canvas import Canvas
+from planner.cli.views.embedding_tables import load_bars
 from planner.cli.views.memory_bars import memory_bars
 from planner.cli.views.micro_batch_bands import micro_batch_bands
 from planner.cli.views.plan_tables import headline, plan_table_lines
@@ -31,6 +32,7 @@ def draw_plan(shown: Plan, scores: Sequence[Score], canvas: Canvas) -> Iterator[
             yield from micro_batch_bands(shown, number, score, canvas)
     if len(scores) > STEPS_SHOWN:
         yield Text(f"… and {len(scores) - STEPS_SHOWN} more steps", style="dim")
+    yield from load_bars(shown, canvas)
     yield memory_bars(shown, scores, canvas)
     yield from plan_table_lines(shown)
 

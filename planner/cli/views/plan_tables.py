@@ -12,6 +12,7 @@ from rich.text import Text
 
 from planner.check import Finding, verdict
 from planner.cli.views.beside_plan import alternatives_table, beside_texts
+from planner.cli.views.embedding_tables import table_rows
 from planner.cli.views.expert_texts import expert_texts
 from planner.cli.views.plain_table import table
 from planner.costs import find_objective, usd_per_hour
@@ -158,7 +159,7 @@ def plan_table_lines(plan: Plan) -> Iterator[RenderableType]:
         rows.add_row("measured", f"nearest run: {nearest_text(nearest)}")
     for note in extrapolation_notes(plan):
         rows.add_row("", note)
-    for labelled in layout_lines(plan):
+    for labelled in (*table_rows(plan), *layout_lines(plan)):
         rows.add_row(*labelled)
     if plan.then:
         count = "" if plan.then.batches is None else f"{plan.then.batches} "
@@ -249,7 +250,7 @@ def simulation_table(plan: Plan, scores: Sequence[Score]) -> RenderableType:
     """Seconds, shares of the time, memory and tasks of each simulated step, as a table."""
     rows = table("step", ">seconds", ">compute", ">exposed comm", ">idle", ">peak", ">tasks", title="simulated")
     for number, score in enumerate(scores):
-        parts = score.timeline.breakdown()
+        parts = score.breakdown
         shares = (parts.compute, parts.exposed_comm, parts.idle)
         rows.add_row(
             str(number),

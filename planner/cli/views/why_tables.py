@@ -6,6 +6,7 @@ from typing import Any
 from rich.console import RenderableType
 from rich.text import Text
 
+from planner.cli.views.embedding_tables import why_not_tables_lines, why_table_lines
 from planner.cli.views.plain_table import table
 from planner.cli.views.plan_tables import gib_text
 from planner.plan.pack_fill import pack_text
@@ -23,8 +24,10 @@ from planner.why import (
     WhyGroup,
     WhyItem,
     WhyNot,
+    WhyNotTables,
     WhyPlacedItem,
     WhyPlan,
+    WhyTable,
 )
 
 NOT_SOLVED = "not solved"
@@ -32,14 +35,16 @@ CLOSE = 1e-6  # share of the step: a smaller difference is none
 GROWS = 0.005  # share of the fullest rank's memory: a smaller difference is not listed
 
 
-def answer_lines(answer: WhyAnswer | WhyNot) -> Iterator[RenderableType]:
+def answer_lines(answer: WhyAnswer | WhyNot | WhyNotTables) -> Iterator[RenderableType]:
     """Lines and tables of any answer of `why` or `why-not`."""
     lines: dict[type[Spec], Callable[[Any], Iterator[RenderableType]]] = {
         WhyGroup: why_group_lines,
         WhyItem: why_item_lines,
         WhyNot: why_not_lines,
+        WhyNotTables: why_not_tables_lines,
         WhyPlacedItem: placed_item_lines,
         WhyPlan: why_plan_lines,
+        WhyTable: why_table_lines,
     }
     return lines[type(answer)](answer)
 

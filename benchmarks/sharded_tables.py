@@ -1,0 +1,180 @@
+"""Embedding tables: own prices, placements and bounds; beside TorchRec's planner where there is one.
+
+Sets are made by rule and seed: rows 10^U(4, 7.6), widths of 32 to 256, pooling 1 to 50. DLRM-v2's 26 tables are those
+of MLPerf, by their published sizes. TORCHREC_PYTHON names a Python with torchrec 1.8.0, fbgemm-gpu-cpu 1.8.0 and torch
+2.13 (`--no-deps`, on a CPU); without it TorchRec's side is left out. Its topology's rates price both sides.
+"""
+
+import json
+import os
+import random
+import subprocess
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from benchmarks.registry import Figures
+from planner.costs.tables import CUTS, ShardingGroup, ShardOptions, shard_options, table_bound
+from planner.specs.hardware.cluster import Cluster, Level, RankKind
+from planner.specs.hardware.profile import Device
+from planner.specs.tables import JobTables, Table
+from planner.strategies.sharded_tables import TableProblem, choose_groups, place_tables
+from planner.strategies.sharded_tables.placement import Placement
+from planner.units import GIB
+
+WIDTHS = (32, 64, 96, 128, 160, 192, 256)
+PER_NODE, BATCH, MEMORY, KEPT = 8, 512, 80 * GIB, 0.85  # TorchRec keeps 15 % of a device for the dense part
+# TorchRec's usual rates, bytes a second (torchrec.distributed.planner.constants)
+MEMORY_RATE, NEAR, FAR = 897 * GIB, 600 * GIB, 12.5 * GIB
+DLRM_ROWS = (
+    40_000_000, 39_060, 17_295, 7_424, 20_265, 3, 7_122, 1_543, 63, 40_000_000, 3_067_956, 405_282, 10, 2_209, 11_938,
+    155, 4, 976, 14, 40_000_000, 40_000_000, 40_000_000, 590_152, 12_973, 108, 36,
+)  # fmt: skip
+DLRM_POOLING = (3, 2, 1, 2, 6, 1, 1, 1, 1, 7, 3, 8, 1, 6, 9, 5, 1, 1, 1, 12, 100, 27, 10, 3, 1, 1)
+
+
+def run(data: Path | None) -> Iterator[Figures]:
+    torchrec = os.environ.get("TORCHREC_PYTHON", "")
+    if torchrec:
+        yield own_prices(torchrec)
+    for seed in range(5):
+        yield against("50 tables, 16 GPUs", drawn_tables(50, seed), 16, torchrec) | {"seed": seed}
+    for seed in range(2):
+        yield against("500 tables, 128 GPUs", drawn_tables(500, seed), 128, "") | {"seed": seed}
+    for ranks in (8, 64):
+        yield against(f"DLRM-v2, {ranks} GPUs", dlrm_tables(), ranks, torchrec)
+    yield from grid()
+
+
+def drawn_tables(count: int, seed: int) -> dict[str, Table]:
+    """So many tables by the rule."""
+    draw = random.Random(seed)
+    return {
+        f"t{number}": Table(
+            rows=int(10 ** draw.uniform(4, 7.6)), dim=draw.choice(WIDTHS), pooling=float(draw.randint(1, 50))
+        )
+        for number in range(count)
+    }
+
+
+def dlrm_tables() -> dict[str, Table]:
+    sizes = zip(DLRM_ROWS, DLRM_POOLING, strict=True)
+    return {f"t{at}": Table(rows=rows, dim=128, pooling=float(pooling)) for at, (rows, pooling) in enumerate(sizes)}
+
+
+def one_group(ranks: int) -> ShardingGroup:
+    """All ranks, at TorchRec's rates."""
+    near_only = NEAR if ranks <= PER_NODE else FAR
+    return ShardingGroup(1, ranks, min(PER_NODE, ranks), "node", 1, MEMORY_RATE, 0.0, NEAR, near_only, FAR, FAR)
+
+
+def against(what: str, tables: Mapping[str, Table], ranks: int, torchrec: str) -> Figures:
+    """A placement beside its bound, and beside TorchRec's plan, both by its estimator."""
+    group, start = one_group(ranks), perf_counter()
+    options = shard_options(tables, group, BATCH)
+    enumerated = perf_counter()
+    placed = place_tables(options, group, MEMORY * KEPT, 0.0, 2)
+    seconds = perf_counter() - enumerated
+    assert placed, "the sets fit"
+    bound = table_bound(options, group, MEMORY * KEPT)
+    found: Figures = {
+        "set": what, "ms": placed.slowest * 1e3, "bound_ms": bound * 1e3, "over_bound": placed.slowest / bound - 1,
+        "enumerated_s": enumerated - start, "search_s": seconds,
+    }  # fmt: skip
+    if torchrec:
+        told = ask(torchrec, tables, ranks, {"plan": True, "place": placement_question(tables, placed)})
+        ours, theirs = max(told["loads"]), max(told["planned"])
+        found |= {"ours_by_torchrec_ms": ours, "torchrec_ms": theirs, "over_torchrec": ours / theirs}
+        found |= {"torchrec_s": told["plan_seconds"], "torchrec_cuts": Counter(told["kinds"])}
+    return found
+
+
+def own_prices(torchrec: str) -> Figures:
+    """The largest difference of own prices from TorchRec's, by cut, on ten tables."""
+    tables, ranks = drawn_tables(10, 7), 16
+    ways = [(cut, width) for cut in CUTS for width in ((32, 64) if cut in ("columns", "grid") else (0,))]
+    told = ask(torchrec, tables, ranks, {"price": [{"cut": cut, "width": width} for cut, width in ways]})
+    options, worst = shard_options(tables, one_group(ranks), BATCH), dict[str, float]()
+    for (cut, width), prices in zip(ways, told["prices"], strict=True):
+        for number, name in enumerate(tables):
+            for option in options.of(number):
+                same = CUTS[options.cut[option]] == cut and (
+                    not width or tables[name].dim / options.parts[option] == width
+                )
+                if same:
+                    apart = abs(options.seconds[option] * 1e3 / prices[name][0] - 1)
+                    worst[cut] = max(worst.get(cut, 0.0), float(apart))
+    return {"set": "own prices over TorchRec's", "largest_difference": worst}
+
+
+def placement_question(tables: Mapping[str, Table], placed: Placement) -> dict[str, Any]:
+    """A placement as the other side is asked to price it."""
+    options: ShardOptions = placed.options
+    asked = {}
+    for name, option, where in zip(options.names, placed.chosen, placed.where, strict=True):
+        ranks = np.arange(placed.group.ranks)[placed.ranks(int(option), where)]
+        width = int(tables[name].dim / options.parts[option]) if options.parts[option] > 1 else 0
+        asked[name] = {"cut": CUTS[options.cut[option]], "width": width, "ranks": [int(rank) for rank in ranks]}
+    return asked
+
+
+def ask(torchrec: str, tables: Mapping[str, Table], ranks: int, question: Mapping[str, Any]) -> Any:
+    """What TorchRec's side answers."""
+    said = {name: {"rows": t.rows, "dim": t.dim, "pooling": t.pooling} for name, t in tables.items()}
+    asked = {"tables": said, "ranks": ranks, "per_node": PER_NODE, "batch": BATCH, "memory": MEMORY, **question}
+    script = Path(__file__).with_name("torchrec_side.py")
+    done = subprocess.run([torchrec, script], input=json.dumps(asked), capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+# ------------------------------------------------------------------------------------------------- when M > 1 pays
+
+
+def grid() -> Iterator[Figures]:
+    """Where more than one group begins to pay, by bytes of all tables, ranks, and steps between averages."""
+    for gigabytes in (20, 200, 1000, 3000):
+        for ranks in (64, 256, 1024):
+            for every in (1, 10, 100):
+                yield grid_point(gigabytes, ranks, every)
+
+
+def grid_point(gigabytes: float, ranks: int, every: int) -> Figures:
+    """The choice of groups at one point, beside the search of every number, and of one group alone."""
+    tables = scaled_tables(gigabytes * 1e9)
+    kind = RankKind(kind="h100-80gb", count=ranks, per_node=PER_NODE)
+    levels = (
+        Level(name="node", ranks=PER_NODE, gb_per_s=450, latency_us=10),
+        Level(name="cluster", ranks=ranks, gb_per_s=50, latency_us=20),
+    )
+    cluster = Cluster(format=Cluster.FORMAT, name="grid", source="", ranks=(kind,), levels=levels)
+    device = Device(kind="cuda", memory_gib=80, tflops={"bf16": 989}, memory_gb_per_s=3350)
+    problem = TableProblem(
+        tables, cluster, device, JobTables(file="", average_every=every), float(BATCH), 60.0 * GIB, 0.0
+    )
+    start = perf_counter()
+    found = choose_groups(problem, 1)
+    taken = perf_counter() - start
+    every_number = choose_groups(problem, 1, skip=False)
+    assert found and every_number, "the sets fit"
+    alone = min((seconds for groups, _, seconds in every_number.tried if groups == 1), default=float("inf"))
+    best = min(seconds for *_, seconds in every_number.tried)
+    return {
+        "set": f"{gigabytes} GB, {ranks} GPUs, every {every}", "groups": found.embeddings.groups,
+        "replicas": found.embeddings.replicas, "ms": found.seconds * 1e3, "of_all_numbers_ms": best * 1e3,
+        "one_group_ms": alone * 1e3, "pays": alone / found.seconds, "over_bound": found.seconds / found.bound - 1,
+        "search_s": taken,
+    }  # fmt: skip
+
+
+def scaled_tables(size: float) -> dict[str, Table]:
+    """100 tables of the rule, with rows scaled to so many bytes in all."""
+    drawn = drawn_tables(100, 0)
+    factor = size / sum(table.bytes for table in drawn.values())
+    return {
+        name: Table(rows=max(1, int(table.rows * factor)), dim=table.dim, pooling=table.pooling)
+        for name, table in drawn.items()
+    }

@@ -1,0 +1,120 @@
+"""What screens say of embedding tables: groups and seconds in a line, load by rank as bars, and why one is where it is.
+
+All seconds are simulated, from the rates of the cluster.
+"""
+
+from collections.abc import Iterator
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from planner.cli.canvas import Canvas
+from planner.cli.views.plain_table import table
+from planner.costs.tables import TableLoads, table_loads
+from planner.plan.plan_file import Plan
+from planner.specs.base import ranges_text
+from planner.units import GIB, duration, percent, plural
+from planner.why import TableTerms, WhyNotTables, WhyTable
+
+WIDEST, SHOWN = 40, 16  # columns of a bar; lines
+
+
+def table_rows(plan: Plan) -> Iterator[tuple[str, RenderableType]]:
+    """The tables of a plan in three lines, each with its label; none where it has none."""
+    loads, placed = table_loads(plan), plan.embeddings
+    if not loads or not placed:
+        return
+    size, ranks = sum(each.bytes for each in plan.uses.tables.values()), loads.group.ranks
+    cuts = [each.cut for each in placed.tables.values()]
+    text = ", ".join(f"{cuts.count(cut)} {cut.replace('_', ' ')}" for cut in dict.fromkeys(sorted(cuts)))
+    of = f"{plural(placed.groups, 'group')} of {plural(ranks, 'rank')}"
+    yield "tables", f"{len(cuts)} of {size / GIB:,.1f} GiB in {of}: {text}"
+    yield (
+        "",
+        f"{duration(float(loads.seconds.max()))} on the slowest rank, {percent(loads.imbalance - 1)} over the mean",
+    )
+    if placed.groups > 1:
+        where = "on neighbouring ranks" if placed.replicas == "node" else f"{ranks} ranks apart"
+        every = "each step" if placed.average_every == 1 else f"every {placed.average_every} steps"
+        yield "", f"copies {where}, averaged {every}: {gib(extra_bytes(loads))} a rank more than in one group"
+
+
+def extra_bytes(loads: TableLoads) -> float:
+    """Bytes that copies take of the mean rank: S (M − 1) / T, where every table is cut and none is replicated."""
+    groups = loads.group.groups
+    return float(loads.state_bytes.mean()) * (groups - 1) / groups
+
+
+def load_bars(plan: Plan, canvas: Canvas) -> Iterator[Text]:
+    """Seconds of tables by rank of a group, as bars; ranks that take alike share one."""
+    loads = table_loads(plan)
+    if not loads:
+        return
+    alike: dict[str, list[int]] = {}
+    for rank in range(loads.group.ranks):
+        alike.setdefault(f"{loads.seconds[rank] * 1e3:.3g}", []).append(rank)
+    slowest_first = sorted(alike.values(), key=lambda ranks: (-float(loads.seconds[ranks[0]]), ranks))
+    width = max(4, min(WIDEST, canvas.width - 36))
+    scale = float(loads.seconds.max()) / width
+    yield Text()
+    for ranks in slowest_first[:SHOWN]:
+        parts = [float(each[ranks[0]]) / scale for each in (loads.lookup, loads.exchange, loads.average)]
+        bar = "".join(sign * round(part) for sign, part in zip("█▓░", parts, strict=True))
+        name = ranges_text(tuple(ranks))
+        name = name if len(name) <= 14 else f"{name[:12]}…"
+        yield Text(f"{name:>14} {bar:<{width}} {duration(float(loads.seconds[ranks[0]]))}")
+    if len(slowest_first) > SHOWN:
+        yield Text(f"… {len(slowest_first) - SHOWN} more, quicker", style="dim")
+    yield Text("tables by rank of a group, simulated: █ lookup and update ▓ exchange ░ average of copies", style="dim")
+
+
+def why_table_lines(answer: WhyTable) -> Iterator[RenderableType]:
+    """What a table takes, and other ways to cut it."""
+    cached = f", {percent(answer.cache)} of its rows on the device" if answer.cache else ""
+    yield Text.assemble((answer.table, "bold"), f"  {answer.cut.replace('_', ' ')} at {answer.at}{cached}")
+    taken = answer.lookup + answer.exchange + answer.average
+    yield Text(
+        f"a shard takes {duration(taken)}: lookup {duration(answer.lookup)}, exchange {duration(answer.exchange)}, "
+        f"average {duration(answer.average)}; its slowest rank {duration(answer.rank_seconds)} with all its tables, "
+        f"the slowest of the group {duration(answer.slowest_seconds)}"
+    )
+    rows = table("cut", ">parts", ">a rank", ">all ranks", ">GiB a rank", title="other ways, the cheapest of each")
+    for other in answer.others:
+        cached = f", cache {percent(other.cache)}" if other.cache else ""
+        own = " ← the plan's" if (other.cut, other.cache) == (answer.cut, answer.cache) else ""
+        name = f"{other.cut.replace('_', ' ')}{cached}{own}"
+        seconds = duration(other.rank_seconds), duration(other.group_seconds)
+        rows.add_row(name, str(other.parts), *seconds, f"{other.rank_gib:.2f}")
+    yield rows
+
+
+def why_not_tables_lines(answer: WhyNotTables) -> Iterator[RenderableType]:
+    """What other groups cost, by term."""
+    asked = ", ".join(answer.changes)
+    if answer.infeasible or not answer.after:
+        binding = answer.infeasible
+        yield Text.assemble((asked, "bold"), f" is not possible: {binding.message if binding else ''}")
+        if binding and binding.fix:
+            yield Text(f"  feasible with: {binding.fix}")
+        return
+    before, after = answer.before, answer.after
+    more = after.step_seconds - before.step_seconds
+    verb = "adds" if more >= 0 else "saves"
+    both = f"{duration(before.step_seconds)} → {duration(after.step_seconds)} a step, simulated"
+    share = percent(abs(more) / before.step_seconds)
+    yield Text.assemble((asked, "bold"), f" {verb} {duration(abs(more))}, {share}: {both}")
+    yield table("", ">plan", f">{asked}", rows=term_rows(before, after))
+
+
+def term_rows(before: TableTerms, after: TableTerms) -> Iterator[tuple[str, ...]]:
+    """A row for each term of two placements."""
+    yield "groups", *(f"{each.groups}, copies {each.replicas}" for each in (before, after))
+    for label, name in (("lookup and update", "lookup"), ("exchange", "exchange"), ("average of copies", "average")):
+        yield label, *(duration(getattr(each, name)) for each in (before, after))
+    yield "slowest over mean rank", *(f"{each.imbalance:.3f}" for each in (before, after))
+    yield "tables on the fullest rank", *(f"{each.fullest_gib:.2f} GiB" for each in (before, after))
+
+
+def gib(count: float) -> str:
+    """Bytes as GiB."""
+    return f"{count / GIB:.2f} GiB"

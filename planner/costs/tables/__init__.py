@@ -1,0 +1,25 @@
+"""Prices of embedding tables on groups of ranks: every way to cut each, in seconds and bytes."""
+
+from planner.costs.tables.shard_options import CUTS, ON_ALL, ON_NODES, ShardOptions, priced_cuts, shard_options
+from planner.costs.tables.sharding_group import ShardingGroup, possible_groups, sharding_group
+from planner.costs.tables.table_bound import cheapest, least_seconds, table_bound
+from planner.costs.tables.table_loads import TableLoads, plan_group, rank_samples, table_loads
+
+__all__ = [
+    "CUTS",
+    "ON_ALL",
+    "ON_NODES",
+    "ShardOptions",
+    "ShardingGroup",
+    "TableLoads",
+    "cheapest",
+    "least_seconds",
+    "plan_group",
+    "possible_groups",
+    "priced_cuts",
+    "rank_samples",
+    "shard_options",
+    "sharding_group",
+    "table_bound",
+    "table_loads",
+]

@@ -1,0 +1,54 @@
+"""Prices of embedding tables: bytes and seconds add up, and copies take what they must."""
+
+import numpy as np
+import pytest
+
+from planner.costs.tables import CUTS, ShardOptions, shard_options, sharding_group, table_bound
+from planner.specs.tables import Table
+from tests.sharded_tables import CLUSTER, DEVICE, drawn_tables
+
+TABLES = drawn_tables(12, 3)
+
+
+def options_in(groups: int, every: int = 1) -> ShardOptions:
+    return shard_options(TABLES, sharding_group(CLUSTER, DEVICE, groups, "node", every), 64)
+
+
+def test_shards_of_a_cut_have_all_bytes_of_their_table():
+    options = options_in(1)
+    cut = options.cut != CUTS.index("replicated")
+    whole = np.array([table.bytes for table in TABLES.values()])[options.table]
+    assert np.allclose((options.state_bytes * options.ranks)[cut], whole[cut])
+
+
+def test_copies_add_their_share_to_a_rank_exactly():
+    """S (M − 1) / T in the mean, of tables that are cut and not replicated."""
+    size = sum(table.bytes for table in TABLES.values())
+    for groups in (2, 4, 8):
+        means = []
+        for count in (1, groups):
+            options = options_in(count)
+            whole = [options.of(table)[0] for table in range(len(TABLES))]
+            means.append(float((options.state_bytes * options.ranks)[whole].sum()) / (CLUSTER.size / count))
+        assert means[1] - means[0] == pytest.approx(size * (groups - 1) / CLUSTER.size)
+
+
+def test_averages_are_of_twice_the_bytes_that_other_copies_have():
+    one, often, seldom = options_in(1), options_in(4), options_in(4, every=10)
+    assert not one.average.any()
+    assert np.allclose(often.average, 2 * 3 / 4 * often.state_bytes / (450e9))
+    assert np.allclose(seldom.average * 10, often.average)
+
+
+def test_a_cache_is_hit_more_often_the_more_skewed_the_rows_are_read():
+    def cached_lookup(skew: float) -> float:
+        table = {"t": Table(rows=10**7, dim=64, pooling=10, skew=skew)}
+        options = shard_options(table, sharding_group(CLUSTER, DEVICE, 1, "node", 1), 64)
+        return float(options.lookup[(options.cache > 0) & (options.cut == 0)].min())
+
+    assert cached_lookup(0.0) > cached_lookup(0.8) > cached_lookup(1.0) > cached_lookup(1.2)
+
+
+def test_no_room_has_no_bound():
+    group = sharding_group(CLUSTER, DEVICE, 1, "node", 1)
+    assert table_bound(shard_options(TABLES, group, 64), group, 1e3) == float("inf")
