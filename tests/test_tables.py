@@ -176,7 +176,7 @@ def test_a_program_that_trains(added, tmp_path):
     """Its file starts what a job fixes, and is read as that job; a plan that no row says is refused by its field."""
     added("own")
     job, lines = tmp_path / "job.yaml", tmp_path / "own.txt"
-    text = "format: planner.job/1\nname: own\nmodel: llama-3-8b\ncluster: h100x64\nsoftware: any\n"
+    text = "format: planner.job/1\nname: own\nmodel: gpt3-5b\ncluster: h100x64\nsoftware: any\n"
     text += "workload: {lengths: 4096, batch_rows: 64}\n"
     text += "fix: {layouts: {llm: {tp: 2, zero: 0, overlap: [], micro_batch: 2}}}\n"
     job.write_text(text)

@@ -160,11 +160,15 @@ def error_to_raise(searched: Failures, failed: Failures, refused: Failures) -> I
 
 
 def open_candidates(inputs: Inputs, table: Mapping[str, StrategyEntry]) -> list[Candidate]:
-    """Every strategy of the table that plans so many modules, with the job's ZeRO stage and recomputation, or where it
-    gives none, with all that the strategy leaves to be tried. Searches of static layouts come first: of equally good
-    plans they are those that people and frameworks can say; refinements come last.
+    """Every strategy of the table that plans so many modules, and embedding tables where there are any, with the job's
+    ZeRO stage and recomputation, or where it gives none, with all that the strategy leaves to be tried. Searches of
+    static layouts come first: of equally good plans they are those that people and frameworks can say; refinements come
+    last.
     """
-    entries = {name: each for name, each in table.items() if each.takes(len(inputs.model.modules))}
+    modules, tables = len(inputs.model.modules), bool(inputs.tables)
+    entries = {
+        name: each for name, each in table.items() if each.takes(modules) and ("tables" in each.decides) == tables
+    }
     searches = {name: each.searches_layouts for name, each in entries.items()}
     return [
         candidate

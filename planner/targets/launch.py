@@ -80,12 +80,12 @@ def launch_of(fields: dict[str, Any]) -> Launch:
 
 
 def layout_of(launch: Launch) -> Layout:
-    """The layout of a launch as a plan has it, with defaults for what is not decided."""
+    """The layout of a launch for a plan, with defaults for what is not decided."""
     return decided_layout(launch.layout, range(launch.offset, launch.ranks))
 
 
 def encoder_layout(launch: Launch) -> Layout:
-    """The layout of its encoders as a plan has it."""
+    """The layout of its encoders for a plan."""
     assert launch.encoders, "there are encoders"
     return decided_layout(launch.encoders.layout, range(launch.offset or launch.ranks))
 

@@ -108,12 +108,12 @@ def degree(name: str, argument: str, default: int) -> Row:
 def required(argument: str, fields: Mapping[str, object]) -> Row:
     """A switch that the program insists on, with what it means."""
 
-    def said(stated: Stated, known: Fields) -> Fields:
+    def insist(stated: Stated, known: Fields) -> Fields:
         if argument not in stated:
             raise stated.error(argument, "it is not said, and needed", f"add {argument}")
         return fields
 
-    return Row(tuple(fields), (), (argument,), lambda known: {argument: ()}, said)
+    return Row(tuple(fields), (), (argument,), lambda known: {argument: ()}, insist)
 
 
 ENCODERS_ROW = asked("encoders.modules", "encoders", "qwen2.5-vl-7b", encoders_of)

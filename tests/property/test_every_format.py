@@ -33,6 +33,15 @@ ODD_WORDS = (
 LOCATED = re.compile(r"file:\d+(:\d+)?( |$)")
 
 
+TABLES = """\
+format: planner.tables/1
+name: two
+tables:
+  users: {rows: 1000000, dim: 64, pooling: 3.5, skew: 1.1}
+  items: {rows: 20000, dim: 128, dtype: fp16, optimizer: adam}
+"""
+
+
 def texts_of(name: str) -> list[str]:
     """Files of a format that are right."""
     if name == "plan":
@@ -43,6 +52,8 @@ def texts_of(name: str) -> list[str]:
         return [decisions_text()] * 2
     if name == "check":
         return [THRESHOLDS] * 2
+    if name == "tables":
+        return [TABLES] * 2
     shipped = [path.read_text() for path in sorted((shipped_folder() / FOLDERS[name]).glob("*.yaml"))]
     return shipped + [NODES] * (3 if name == "cluster" else 0)
 

@@ -235,9 +235,9 @@ def test_no_module_is_ahead_of_itself(tmp_path):
 
 
 def test_a_framework_that_cannot_be_told_when_encoders_run_is_named(tmp_path):
-    path = Path(placed_job(tmp_path, {"llm": "", "vit": "ahead: 1", "ear": ""}, layout="{dtype: float32}"))
+    path = Path(placed_job(tmp_path, {"llm": "", "vit": "ahead: 2", "ear": ""}, layout="{dtype: float32}"))
     path.write_text(path.read_text() + "software: megatron\n")
-    with pytest.raises(InputError, match=r"not 1 ahead \(rule: encoders ahead\)") as caught:
+    with pytest.raises(InputError, match=r"not 2 ahead \(rule: encoders ahead\)") as caught:
         plan_together(load_job(str(path), JobOptions()))
     assert "fix.layouts.vit" in caught.value.where and "ahead: 0" in caught.value.fix
 
