@@ -176,15 +176,15 @@ def test_a_program_that_trains(added, tmp_path):
     """Its file starts what a job fixes, and is read as that job; a plan that no row says is refused by its field."""
     added("own")
     job, lines = tmp_path / "job.yaml", tmp_path / "own.txt"
-    text = "format: planner.job/1\nname: own\nmodel: gpt3-5b\ncluster: h100x64\nsoftware: any\n"
+    text = "format: planner.job/1\nname: own\nmodel: llama-3-8b\ncluster: h100x64\nsoftware: any\n"
     text += "workload: {lengths: 4096, batch_rows: 64}\n"
-    text += "fix: {layouts: {llm: {tp: 2, zero: 0, overlap: [], micro_batch: 2}}}\n"
+    text += "fix: {layouts: {llm: {tp: 4, zero: 0, overlap: [], micro_batch: 2}}}\n"
     job.write_text(text)
     planner("export", job, "--to", "own", "-o", lines)
-    assert "width: 2\n" in lines.read_text() and "replicas" not in lines.read_text()
+    assert "width: 4\n" in lines.read_text() and "replicas" not in lines.read_text()
     planner("import", "own", lines, "--gpus", "64xh100", "-o", tmp_path / "again")
     again = files.read(tmp_path / "again" / "job.yaml", Job)
-    assert (again.fix.layouts["llm"].tp, again.fix.layouts["llm"].micro_batch) == (2, 2)
+    assert (again.fix.layouts["llm"].tp, again.fix.layouts["llm"].micro_batch) == (4, 2)
     job.write_text(text.replace("micro_batch: 2", "pp: 2"))
     refused = CliRunner().invoke(cli.build_app(), ["export", str(job), "--to", "own", "-o", str(tmp_path / "no")])
     assert isinstance(refused.exception, InputError) and "layout.pp: 2" in refused.exception.message

@@ -182,12 +182,12 @@ def workload_of(read: ReadLaunch, model: Model) -> Workload:
     """The samples of a launch: of so many tokens, those included that images and sound become. Raises InputError where
     it has encoders and nobody says what they read, or that is more than a sequence has.
     """
-    launch, said = read.launch, read.stated
+    launch, stated = read.launch, read.stated
     if not launch.encoders:
         return Workload(lengths=launch.tokens, batch_rows=launch.sequences)
-    seen, heard = (said.one(name) if name in said else "" for name in ("images", "audio"))
+    seen, heard = (stated.one(name) if name in stated else "" for name in ("images", "audio"))
     if not seen and not heard:
-        raise InputError("no argument says what encoders read", where=said.file, fix="--set images=1280x960")
+        raise InputError("no argument says what encoders read", where=stated.file, fix="--set images=1280x960")
     mix, _ = asked_samples(model, 1, seen, heard)
     assert isinstance(mix, SampleMix), "there are images or sound"
     sample = draw_samples(mix, [1], 0)[0]

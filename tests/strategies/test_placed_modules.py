@@ -239,7 +239,7 @@ def test_a_framework_that_cannot_be_told_when_encoders_run_is_named(tmp_path):
     path.write_text(path.read_text() + "software: megatron\n")
     with pytest.raises(InputError, match=r"not 2 ahead \(rule: encoders ahead\)") as caught:
         plan_together(load_job(str(path), JobOptions()))
-    assert "fix.layouts.vit" in caught.value.where and "ahead: 0" in caught.value.fix
+    assert "fix.layouts.vit" in caught.value.where and "ahead: 1" in caught.value.fix
 
 
 def test_memory_grows_with_what_is_ahead_and_shrinks_with_what_is_at_once(tmp_path):
