@@ -12,7 +12,7 @@ from planner.strategies import modality_layout
 from planner.strategies.modality.plain_layouts import joint_points
 from planner.strategies.static import predict_job
 
-WITHIN = (0.0, 0.02, 0.2)
+WITHIN = (0.0, 0.02)
 pytestmark = pytest.mark.slow
 
 
