@@ -1,4 +1,5 @@
-"""What ranks have in the memory of their hosts: offloaded activations and optimizer states, and features that are kept.
+"""What ranks have in the memory of their hosts: offloaded activations and optimizer states, rows of embedding tables,
+and features that are kept.
 
 The ranks of a node share its memory (plan/node_storage.py); each counts with its own peak over the step.
 """
@@ -22,7 +23,7 @@ class HostMemory(NamedTuple):
     """The host with the greatest share of its memory in use; sizes in bytes."""
 
     node: int
-    offloaded: float  # activations and optimizer states of its ranks
+    offloaded: float  # activations, optimizer states and rows of embedding tables of its ranks
     features: float  # outputs of frozen encoders
     allowed: float
 
@@ -43,11 +44,15 @@ def host_memory(plan_memory: PlanMemory, timeline: Timeline, tasks: Sequence[Tas
     """
     plan, offloaded, features = plan_memory.plan, defaultdict[int, float](float), kept_features(plan_memory.plan)
     moved = any(layout.optimizer_offload for layout in plan.layouts.values()) or any(task.offload for task in tasks)
-    if plan.uses.limits.tokens_per_rank is not None or (not moved and not features):
+    tables = plan_memory.table_loads
+    cached = tables is not None and bool(tables.host.any())
+    if plan.uses.limits.tokens_per_rank is not None or not (moved or features or cached):
         return None
     nodes = {rank: node_of_rank(plan.uses.cluster, rank) for rank in range(plan.size)}
     for rank, peak in enumerate(plan_memory.hosts_over_step(timeline, tasks).peaks) if moved else ():
         offloaded[nodes[rank]] += peak
+    for rank, node in nodes.items():
+        offloaded[node] += float(tables.host[tables.position(rank)]) if tables else 0.0
     first_ranks = {node: rank for rank, node in reversed(nodes.items())}
     hosts = (
         HostMemory(

@@ -178,7 +178,7 @@ def resolve_job(job: Job, path: Path, options: JobOptions, tables: NameTables = 
     if job.tables:
         sources["tables"] = base / job.tables.file
         embedded = read_tables(sources["tables"])
-        require_possible_groups(job.tables, cluster, path)
+        require_possible_groups(job.tables, cluster, files.place(path, "tables", "groups"))
     counts = {name: each.path for name, each in job.expert_counts.items() if isinstance(each, CountsFile)}
     sources |= {f"expert counts {name}": base / counted for name, counted in counts.items()}
     inputs = Inputs(
@@ -205,12 +205,12 @@ def resolve_job(job: Job, path: Path, options: JobOptions, tables: NameTables = 
     return with_own_runs(inputs, software.own_runs)
 
 
-def require_possible_groups(asked: JobTables, cluster: Cluster, path: Path) -> None:
-    """Raises InputError where a job, read from `path`, fixes a number of groups of ranks that are not equal."""
+def require_possible_groups(asked: JobTables, cluster: Cluster, where: str) -> None:
+    """Raises InputError where a number of groups of ranks is fixed that are not equal; `where`: who fixes it."""
     if asked.groups and cluster.size % asked.groups:
         able = [str(each) for each in range(1, cluster.size + 1) if cluster.size % each == 0]
         message = f"{cluster.size} ranks are not {asked.groups} equal groups"
-        raise InputError(message, where=files.place(path, "tables", "groups"), fix=f"one of {', '.join(able)}")
+        raise InputError(message, where=where, fix=f"one of {', '.join(able)}")
 
 
 def require_possible_layouts(inputs: Inputs) -> None:

@@ -13,18 +13,18 @@ the exact program (strategies/sharded_tables/exact_placement.py).
 from dataclasses import replace
 
 from planner.costs import pricing_of
+from planner.plan.node_storage import host_bytes
 from planner.plan.plan_file import Plan
 from planner.scoring import PlanMemory, score, with_score
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
 from planner.strategies.sharded_tables import TableProblem, choose_groups, placement_error
-from planner.units import GIB
 
 SUMMARY = "embedding tables: in how many groups of ranks, how each is cut, and where its shards are"
 
 
 def supports(inputs: Inputs) -> str | None:
-    """Needs tables, one kind of ranks, and a dense part whose ranks synchronise once a step."""
+    """Needs tables."""
     if not inputs.tables:
         return "the job has no embedding tables | tables: {from: FILE}"
     return None
@@ -43,7 +43,7 @@ def plan(inputs: Inputs, base: Plan | None) -> Plan:
     if found is None:
         raise placement_error(problem, str(inputs.file))
     asked = with_fields(base.uses.asked, tables=inputs.job.tables)
-    uses = with_fields(base.uses, tables=inputs.tables, asked=asked, sources=base.uses.sources)
+    uses = with_fields(base.uses, tables=inputs.tables, asked=asked)
     tried = f"{len(found.tried)} numbers of groups"
     return with_score(with_fields(base, embeddings=found.embeddings, uses=uses), f"{base.outcome.effort} + {tried}")
 
@@ -53,14 +53,14 @@ def table_problem(inputs: Inputs, base: Plan) -> TableProblem:
     scored, memory = score(base), PlanMemory(base, pricing_of(base))
     fullest = scored.fullest_rank
     left = memory.allowed_bytes(fullest) - scored.peak_bytes
-    device = inputs.device
+    per_node = min(inputs.cluster.size, inputs.cluster.ranks[0].per_node)
     assert inputs.job.tables, "only jobs with tables are planned"
     return TableProblem(
         tables=inputs.tables,
         cluster=inputs.cluster,
-        device=device,
+        device=inputs.device,
         asked=inputs.job.tables,
         samples=len(inputs.batches[0].items) / inputs.cluster.size,
         room=max(0.0, left / (1.0 + memory.accounting(fullest).fragmentation)),
-        host_room=(device.memory_gib if device.host_gib is None else device.host_gib) * GIB,
+        host_room=host_bytes(inputs.cluster, inputs.devices, 0) / per_node,
     )

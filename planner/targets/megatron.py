@@ -206,6 +206,14 @@ def read_gathers(stated: Stated, fields: Fields) -> Fields:
     return {"gathers_early": early}
 
 
+DISPATCH_ROW = Row(
+    ("layout.dispatch",),
+    ("--moe-token-dispatcher-type",),
+    ("--moe-grouped-gemm",),
+    write_dispatch,
+    read_dispatch,
+    has_experts,
+)
 LAYOUT_ROWS: tuple[Row, ...] = (
     number("layout.tp", "--tensor-model-parallel-size", 1),
     Row(
@@ -227,14 +235,7 @@ LAYOUT_ROWS: tuple[Row, ...] = (
     PIPELINE_ROW,
     number("layout.ep", "--expert-model-parallel-size", 1),
     number("layout.etp", "--expert-tensor-parallel-size", lambda fields: fields["layout.tp"], when=has_experts),
-    Row(
-        ("layout.dispatch",),
-        ("--moe-token-dispatcher-type",),
-        ("--moe-grouped-gemm",),
-        write_dispatch,
-        read_dispatch,
-        has_experts,
-    ),
+    DISPATCH_ROW,
     Row(
         ("layout.zero", "layout.replica"),
         ("--data-parallel-sharding-strategy", "--num-distributed-optimizer-instances", "--ckpt-format"),

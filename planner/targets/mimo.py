@@ -15,8 +15,8 @@ from planner.specs.model import Model
 from planner.specs.parallelism import parts_of, recompute_of
 from planner.targets.asked_rows import asked
 from planner.targets.launch_command import LaunchCommand
-from planner.targets.megatron import LAYOUT_ROWS, STEP_ROWS, TOKENS_ROW, read_dispatch, write_dispatch
-from planner.targets.megatron_layers import EXPERT_ROWS, MODULE_ROWS, VOCAB_ROW, has_experts
+from planner.targets.megatron import DISPATCH_ROW, LAYOUT_ROWS, STEP_ROWS, TOKENS_ROW
+from planner.targets.megatron_layers import EXPERT_ROWS, MODULE_ROWS, VOCAB_ROW
 from planner.targets.megatron_script import DATA, HOLES, MEGATRON, TRAINING, ScriptForm, read, write_form
 from planner.targets.rows import Fields, Row, Stated, number, switches
 from planner.targets.target import Target
@@ -134,14 +134,7 @@ APART_ROWS: tuple[Row, ...] = (
     degree("layout.ep", "--llm-ep", 1),
     degree("layout.etp", "--llm-expt-tp", 1),
     Row(("layout.vpp", "layout.stages"), (), (), lambda fields: {}, read_stages),
-    Row(
-        ("layout.dispatch",),
-        ("--moe-token-dispatcher-type",),
-        ("--moe-grouped-gemm",),
-        write_dispatch,
-        read_dispatch,
-        has_experts,
-    ),
+    DISPATCH_ROW,
     required("--use-distributed-optimizer", {"layout.zero": 1, "layout.replica": 1}),
     required("--calculate-per-token-loss", {}),
     *(SHARED[name] for name in ("layout.recompute", "optimizer", "layout.dtype", "layout.gradients")),

@@ -7,7 +7,7 @@ from planner.errors import InputError, PlannerError
 from planner.plan.plan_file import Plan
 from planner.scoring import score
 from planner.specs.base import Spec, with_fields
-from planner.specs.inputs import Inputs
+from planner.specs.inputs import Inputs, require_possible_groups
 from planner.specs.tables import JobTables
 from planner.units import GIB
 from planner.why.plan_problem import asked_inputs
@@ -129,11 +129,8 @@ def changed_groups(inputs: Inputs, words: tuple[str, ...]) -> Inputs:
             continue
         if not value.isdecimal() or not 1 <= int(value[:9]) <= 10**6:
             raise InputError(f"`{value}` is not possible for `{key}`", where=key, fix="a whole number from 1 on")
-        if key == "groups" and inputs.cluster.size % int(value):
-            able = ", ".join(str(n) for n in range(1, inputs.cluster.size + 1) if inputs.cluster.size % n == 0)
-            message = f"{inputs.cluster.size} ranks are not {value} equal groups"
-            raise InputError(message, where=key, fix=f"one of {able}")
         asked = with_fields(asked, **{key: int(value)})
+        require_possible_groups(asked, inputs.cluster, key)
     return replace(inputs, job=with_fields(inputs.job, tables=asked))
 
 

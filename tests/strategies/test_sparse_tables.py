@@ -7,11 +7,24 @@ from pathlib import Path
 import pytest
 
 from planner import pipeline
-from planner.costs.tables import ON_ALL, ShardOptions, shard_options, sharding_group, table_bound, table_loads
+from planner.costs.tables import (
+    CUTS,
+    ON_ALL,
+    ShardOptions,
+    plan_group,
+    shard_options,
+    sharding_group,
+    table_bound,
+    table_loads,
+)
+from planner.costs.tables.shard_options import table_cuts
 from planner.errors import Infeasible, InputError
+from planner.plan.embeddings import TablePlacement
 from planner.plan.legal.plan_laws import violations
+from planner.plan.legal.table_laws import table_laws
+from planner.scoring import score, with_score
 from planner.specs.base import Indices, with_fields
-from planner.specs.hardware.cluster import Cluster
+from planner.specs.hardware.cluster import Cluster, NodeStorage
 from planner.specs.tables import JobTables
 from planner.strategies.sharded_tables import TableProblem, choose_groups, place_tables
 from planner.strategies.sharded_tables.exact_placement import exact_placement
@@ -117,6 +130,33 @@ def test_laws_of_tables_name_what_is_broken(tmp_path: Path):
     far = {**placed.tables, "item": with_fields(placed.tables["item"], cut="whole", at=Indices((99,)))}
     assert "it is at 99" in broken(tables=far)
     assert "not 3 equal groups" in broken(groups=3)
+
+
+def test_ways_to_cut_that_are_legal_are_those_that_the_bound_has(tmp_path: Path):
+    """Of a table alone in some groups, on as many places and with any cache: else a plan by hand would be below it."""
+    plan = pipeline.solve(str(table_job(tmp_path, CSV))).plan
+    name, table = next(iter(plan.uses.tables.items()))
+    uses = with_fields(plan.uses, tables={name: table})
+    for groups, cut, count, cache in product((1, 2, 8), CUTS, range(9), (0.0, 0.05, 0.5)):
+        each = TablePlacement(cut=cut, at=Indices(range(count)), cache=cache)
+        edited = with_fields(plan.embeddings, groups=groups, tables={name: each})
+        legal = not [*table_laws(with_fields(plan, uses=uses, embeddings=edited))]
+        known = table_cuts(table, plan_group(plan, edited))
+        places = count == 1 if cut in ("whole", "node_rows") else count > 1 if cut in ("columns", "grid") else not count
+        alone = plan.size // groups > 1 or cut == "whole"  # one rank has it whole, however it is called
+        assert not alone or legal == (places and (CUTS.index(cut), max(1, count), cache) in known), (groups, each)
+
+
+def test_rows_in_host_memory_are_held_against_it(tmp_path: Path):
+    plan = pipeline.solve(str(table_job(tmp_path, CSV))).plan
+    cached = {name: TablePlacement(cut="rows", cache=0.05) for name in plan.uses.tables}
+    edited = with_fields(plan, embeddings=with_fields(plan.embeddings, groups=1, tables=cached))
+    host = score(edited).host_memory
+    size = sum(table.bytes for table in plan.uses.tables.values())
+    assert host and host.held == pytest.approx(size * 8 / plan.size)
+    small = with_fields(plan.uses.cluster, storage=NodeStorage(host_gib=host.held / GIB / 2))
+    with pytest.raises(Infeasible, match="memory of their host"):
+        with_score(with_fields(edited, uses=with_fields(edited.uses, cluster=small)), "")
 
 
 def test_a_table_beyond_a_group_says_how_many_groups_would_do(tmp_path: Path):

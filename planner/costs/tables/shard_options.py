@@ -15,8 +15,9 @@ dense kernels reach half of the memory's rate. Copies are averaged by 2(M − 1)
 (`average_seconds`).
 
 These are the formulas of TorchRec's estimator (torchrec.distributed.planner.estimator, 1.8.0), with its coefficients
-and a cluster's rates; the benchmark `torchrec` compares them. A cache of a share c of a table's rows on the device, the
-rest in host memory, is hit as often as the c most read rows are (`hit_shares`), which TorchRec has in another way.
+and a cluster's rates; the benchmark `sharded-tables` compares them. A cache of a share c of a table's rows on the
+device, the rest in host memory, is hit as often as the c most read rows are (`hit_shares`), which TorchRec has in
+another way.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.costs.tables.sharding_group import ShardingGroup
-from planner.specs.tables import Cut, Table
+from planner.specs.tables import CACHES, Cut, Table
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -35,8 +36,6 @@ Way = tuple[int, int, float]  # a cut by its number, parts of the columns, share
 CUTS: tuple[Cut, ...] = ("whole", "columns", "rows", "node_rows", "grid", "replicated")
 ON_NODES, ON_ALL = (3, 4), (2, 5)  # cuts whose shards take a node each, and all ranks
 INDEX_BYTES = 8.0
-LEAST_COLUMNS, MOST_PARTS = 32, 8  # of a shard; of a table's columns
-CACHES = (0.05, 0.2)  # shares of a table's rows on the device, where the rest is in host memory
 # TorchRec's, "empirical studies" (torchrec.distributed.planner.constants)
 HALF_BLOCK, QUARTER_BLOCK = 1.15, 1.75
 BACKWARD, COPY, ELEMENTWISE = 2.0, 2.455, 9.22
@@ -122,8 +121,7 @@ def priced_cuts(
 
 def table_cuts(table: Table, group: ShardingGroup) -> list[Way]:
     """Every way to cut a table over a group, from the plainest on."""
-    parts = [n for n in range(2, MOST_PARTS + 1) if table.dim % (4 * n) == 0 and table.dim // n >= LEAST_COLUMNS]
-    on_nodes = 1 < group.per_node < group.ranks
+    parts, on_nodes = table.column_parts, 1 < group.per_node < group.ranks
     cuts: list[Way] = [(0, 1, 0.0)]
     if group.ranks > 1:
         cuts += [(1, n, 0.0) for n in parts if n <= group.ranks]

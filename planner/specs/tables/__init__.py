@@ -1,6 +1,6 @@
 """Embedding tables of recommendation models: what a file says of each, and what a job asks of all."""
 
 from planner.specs.tables.read_tables import TableFile, read_tables
-from planner.specs.tables.table import MAX_TABLES, Cut, JobTables, Replicas, Table
+from planner.specs.tables.table import CACHES, MAX_TABLES, Cut, JobTables, Replicas, Table
 
-__all__ = ["MAX_TABLES", "Cut", "JobTables", "Replicas", "Table", "TableFile", "read_tables"]
+__all__ = ["CACHES", "MAX_TABLES", "Cut", "JobTables", "Replicas", "Table", "TableFile", "read_tables"]

@@ -7,6 +7,8 @@ import msgspec
 from planner.specs.base import Count, Positive, RankCount, Spec
 
 MAX_TABLES = 20_000
+LEAST_COLUMNS, MOST_PARTS = 32, 8  # of a shard; of a table's columns
+CACHES = (0.05, 0.2)  # shares of a table's rows on the device, where the rest is in host memory
 TABLE_DTYPE_BYTES = {"fp32": 4, "fp16": 2, "bf16": 2, "int8": 1}
 STATE_BYTES = 4  # optimizers keep their states in float32
 # The states of a row of `dim` elements, in numbers of float32
@@ -40,6 +42,12 @@ class Table(Spec):
         """Bytes of all rows and of the optimizer's states of them."""
         each, row = ROW_STATES[self.optimizer]
         return float(self.rows * (self.dim * (self.element_bytes + STATE_BYTES * each) + STATE_BYTES * row))
+
+    @property
+    def column_parts(self) -> list[int]:
+        """Into how many equal parts its columns may be cut."""
+        counts = range(2, MOST_PARTS + 1)
+        return [n for n in counts if self.dim % (4 * n) == 0 and self.dim // n >= LEAST_COLUMNS]
 
 
 class JobTables(Spec):

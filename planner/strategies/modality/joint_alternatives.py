@@ -29,7 +29,7 @@ def joint_alternative(tried: SimulatedJoint, chosen: SimulatedJoint) -> Alternat
     doubt = passed_over(chosen.plan, tried.plan, ratio) if chosen.plan and tried.plan else ""
     why = f"{what}, {doubt}" if doubt else f"{percent(ratio - 1.0)} slower: {what}"
     if chosen.plan and tried.plan and ratio * plan_doubt(tried.plan) < plan_doubt(chosen.plan):
-        why = f"{percent(1.0 - ratio)} quicker: within the noise, and less plain"
+        why = f"{what}, {percent(1.0 - ratio)} quicker: within the noise, and less plain"
     size = chosen.plan.size if chosen.plan else 0
     return Alternative(
         strategy=tried.kind if tried.kind in BASELINE_TEXTS else "modality_layout",

@@ -66,9 +66,7 @@ def numeric_alternatives(
             changed = replace(problem, trained=trained)
             layout = quickest(changed, screened, problem)
             seconds = simulated_seconds(inputs, changed, layout, chosen.seconds) if layout else np.inf
-            if layout and np.isinf(
-                seconds
-            ):  # the closed form was wrong about it: the chosen layout gains at least that
+            if layout and np.isinf(seconds):  # the closed form was wrong about it: the chosen one may gain as well
                 layout = with_fields(chosen.layout, **{change.field: change.value})
                 seconds = simulated_seconds(inputs, changed, layout, chosen.seconds, known=False)
             gain = 1.0 - seconds / chosen.seconds
