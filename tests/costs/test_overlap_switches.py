@@ -7,7 +7,6 @@ import pytest
 from planner.costs.price_table import with_overlap
 from planner.costs.pricing import pricing_of
 from planner.errors import InputError
-from planner.layouts.layout_problem import layout_problem
 from planner.plan.plan_file import Plan
 from planner.plan.tasks.expand import expand
 from planner.scoring.score import score
@@ -18,7 +17,7 @@ from planner.specs.hardware.profile import ModuleCosts, PassCosts, PassFit
 from planner.specs.inputs import JobOptions, load_job
 from planner.strategies import sequence_groups
 from planner.strategies.static.fixed_layout import fixed_layout
-from planner.strategies.static.static_plan import static_plan
+from planner.strategies.static.joint_plan import draft_of_layouts
 from tests.plans import staged_plan
 from tests.static_jobs import small_cluster, static_inputs
 
@@ -35,7 +34,7 @@ CASES = [
 def plan(request, tmp_path) -> Plan:
     model, ranks, sizes, fixed = request.param
     inputs = static_inputs(tmp_path, model, small_cluster(tmp_path, "a100-80gb", ranks, 4), sizes, fixed)
-    return static_plan(inputs, layout_problem(inputs), fixed_layout(inputs))
+    return draft_of_layouts(inputs, {inputs.module: fixed_layout(inputs)})
 
 
 def seconds(plan: Plan, overlap: Overlap) -> float:

@@ -31,8 +31,8 @@ from planner.specs.hardware.profile import Profile
 from planner.specs.inputs import JobOptions, load_job
 from planner.specs.model import Model
 from planner.strategies.static.fixed_layout import fixed_layout
+from planner.strategies.static.joint_plan import draft_of_layouts
 from planner.strategies.static.simulated_layouts import simulate_layout
-from planner.strategies.static.static_plan import static_plan
 from planner.units import MS
 from tests.examples import soaked
 from tests.static_jobs import for_software, small_cluster, static_inputs, static_job
@@ -60,7 +60,7 @@ def off(tmp_path: Path, fixed: str, count: int, cluster: str = "h100x64", seq: i
     job = static_job(tmp_path, "llama-3-8b", cluster, [seq] * count, fixed, kept="")
     inputs = load_job(for_software(job, "any"), JobOptions())
     problem, layout = layout_problem(inputs), fixed_layout(inputs)
-    return simulate_layout(inputs, problem, layout).seconds / float(closed_form_parts(problem, layout).seconds) - 1.0
+    return simulate_layout(inputs, layout).seconds / float(closed_form_parts(problem, layout).seconds) - 1.0
 
 
 COUNTS = (64, 256)
@@ -106,7 +106,7 @@ def test_equal_groups_cost_what_their_layout_does(tmp_path, split, zero):
     cluster = small_cluster(tmp_path, "h100-80gb", 16)
     fixed = f"{split}, tp: 1, pp: 1, zero: {zero}"
     inputs = static_inputs(tmp_path, "llama-3-8b", cluster, [4096] * 32, fixed)
-    plan = static_plan(inputs, layout_problem(inputs), fixed_layout(inputs))
+    plan = draft_of_layouts(inputs, {inputs.module: fixed_layout(inputs)})
     one, other = score(plan), score(grouped(plan))
     assert other.step_seconds == pytest.approx(one.step_seconds, rel=1e-9)
     assert other.memory.peaks == pytest.approx(one.memory.peaks, rel=1e-9)
@@ -270,7 +270,7 @@ def test_the_fullest_rank_holds_what_the_closed_form_says(tmp_path, fixed, recom
     """Of equal sequences, as the simulated step has them."""
     inputs = static_inputs(tmp_path, "llama-3-8b", "h100x64", [4096] * 128, f"{fixed}, recompute: {recompute}")
     problem, layout = layout_problem(inputs), fixed_layout(inputs)
-    plan = static_plan(inputs, problem, layout)
+    plan = draft_of_layouts(inputs, {inputs.module: layout})
     closed = float(
         fullest_stage(problem.trained.module, columns_for(layout, problem.trained), problem.accounting).total
     )

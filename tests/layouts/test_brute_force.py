@@ -52,7 +52,7 @@ def best_simulated(inputs, problem):
     found = layouts_of(problem, fixed_fields(inputs))
     screened, best = with_searched_parts(problem, screen(problem, found)), np.inf
     for place in range(len(screened.seconds)):
-        tried = simulate_layout(inputs, problem, layout_at(problem.trained, screened.layouts, place))
+        tried = simulate_layout(inputs, layout_at(problem.trained, screened.layouts, place))
         if tried.seconds < best:
             try:
                 with_score(tried.plan, "")

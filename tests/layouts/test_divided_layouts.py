@@ -78,7 +78,7 @@ def test_collectives_that_take_longer_than_compute_are_no_longer_in_the_bound_th
     screened, bound = screen(problem, space), least_divided(problem, space, inf).seconds
     assert 0.0 < bound < inf
     for place in np.argsort(screened.seconds)[:6]:
-        tried = simulate_layout(inputs, problem, layout_at(problem.trained, screened.layouts, int(place)))
+        tried = simulate_layout(inputs, layout_at(problem.trained, screened.layouts, int(place)))
         assert bound <= tried.seconds * (1.0 + 1e-6)
 
 

@@ -44,5 +44,5 @@ def test_no_random_layout_is_quicker_than_the_plan(tmp_path, seed):
     order = places[np.argsort(screened.seconds[places], kind="stable")]
     for place in draw.sample([*order[: 10 * SIMULATED]], min(SIMULATED, len(order))):
         layout = layout_at(problem.trained, screened.layouts, int(place))
-        best = min(best, simulate_layout(inputs, problem, layout).seconds)
+        best = min(best, simulate_layout(inputs, layout).seconds)
     assert parallel_search.plan(inputs, None).outcome.quickest.value <= best * MISSED.get(seed, WITHIN)

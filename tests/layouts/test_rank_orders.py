@@ -117,7 +117,7 @@ def test_orders_are_simulated_as_they_are_priced(tmp_path, model, sizes, fixed, 
 
 def simulated_over_closed(inputs, problem, layout):
     """Seconds of a step, simulated, over those of the closed form."""
-    return simulate_layout(inputs, problem, layout).seconds / float(closed_form_parts(problem, layout).seconds)
+    return simulate_layout(inputs, layout).seconds / float(closed_form_parts(problem, layout).seconds)
 
 
 @pytest.mark.slow
@@ -136,7 +136,7 @@ def test_no_order_is_quicker_than_the_bound(tmp_path, model, sizes, fixed, of):
         for choice in choices:
             if choice.tried[place]:
                 ordered = with_fields(layout, rank_order=choice.rank_order)
-                assert least[place] <= simulate_layout(inputs, problem, ordered).seconds * (1 + 1e-9), ordered
+                assert least[place] <= simulate_layout(inputs, ordered).seconds * (1 + 1e-9), ordered
                 tried += 1
     assert tried >= 20
 

@@ -91,12 +91,11 @@ def test_a_dense_model_has_no_dispatch(tmp_path):
 def test_what_is_simulated_has_it_and_takes_no_longer_than_with_others(made, topk):
     kinds = ("all_to_all", "all_gather")
     inputs = made(topk, "ep: 8, pp: 1, zero: 1", Knobs(dispatch=kinds))
-    problem = layout_problem(inputs)
     plan = parallel_search.plan(inputs, None)
     layout = plan.layouts[inputs.module]
     assert layout.dispatch == ("all_gather" if topk > 8 else "all_to_all")
     for kind in kinds:
-        other = simulate_layout(inputs, problem, with_fields(layout, dispatch=kind)).seconds
+        other = simulate_layout(inputs, with_fields(layout, dispatch=kind)).seconds
         assert plan.outcome.quickest.value <= other * (1 + 1e-8)
 
 

@@ -25,9 +25,9 @@ from planner.specs.base import Layers, with_fields
 from planner.specs.parallelism import ZERO_BUBBLE, Parallelism
 from planner.strategies import parallel_search
 from planner.strategies.static import predict_job
+from planner.strategies.static.joint_plan import draft_of_layouts
 from planner.strategies.static.layout_change import fixed_numbers, smallest_change
 from planner.strategies.static.memory_fit import memory_fit_of_job
-from planner.strategies.static.static_plan import static_plan
 from tests.static_jobs import small_cluster, static_inputs
 
 LONG, SHORT = [8192] * 16, [1024] * 128
@@ -151,7 +151,7 @@ def test_no_plan_offloads_more_than_hides_or_holds_more_than_was_said(screened, 
     assert len(places)
     for place in places:
         layout = layout_at(problem.trained, space, int(place))
-        plan = static_plan(inputs, problem, layout)
+        plan = draft_of_layouts(inputs, {inputs.module: layout})
         scored = score(plan)  # refuses what would not hide
         assert layout.offload == space[OFFLOAD][place] / OFFLOAD_STEPS
         assert bounds.seconds[place] <= scored.step_seconds * (1 + 1e-9)

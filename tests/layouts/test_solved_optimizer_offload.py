@@ -29,8 +29,8 @@ from planner.specs.inputs import JobOptions, load_job
 from planner.specs.parallelism import parts_of
 from planner.specs.parameters import parameter_counts
 from planner.strategies import parallel_search
+from planner.strategies.static.joint_plan import draft_of_layouts
 from planner.strategies.static.memory_fit import memory_fit_of_job
-from planner.strategies.static.static_plan import static_plan
 from tests.examples import share as share_of
 from tests.static_jobs import for_software, small_cluster, static_job
 
@@ -158,7 +158,7 @@ def test_bounds_are_below_the_simulated_step_and_memory_is_as_said(read, sizes):
     bounds = layout_bounds(problem, layouts_of(problem, fixed_fields(inputs)))
     places = np.flatnonzero(found.fits(problem) & (found.layouts[OPTIMIZER_OFFLOAD] > 0))
     for place in np.random.default_rng(0).permutation(places)[:8]:
-        scored = score(static_plan(inputs, problem, layout_at(problem.trained, found.layouts, int(place))))
+        scored = score(draft_of_layouts(inputs, {inputs.module: layout_at(problem.trained, found.layouts, int(place))}))
         assert bounds.seconds[place] <= scored.step_seconds * (1 + 1e-9)
         assert scored.peak_bytes <= found.bytes_needed[place] * 1.02
     assert (bounds.bytes_needed[found.fits(problem)] <= problem.allowed).all()

@@ -64,7 +64,7 @@ def test_no_layout_is_quicker_than_its_bound(tmp_path, model, ranks, sizes, fixe
         layout = layout_at(problem.trained, screened.layouts, int(place))
         if layout.pp * layout.vpp * len(sizes) > MOST_PASSES * layout.dp * layout.replica * layout.micro_batch:
             continue
-        found_plan = simulate_layout(inputs, problem, layout)
+        found_plan = simulate_layout(inputs, layout)
         if needed[place] <= problem.allowed:
             assert least[place] <= found_plan.seconds * (1 + 1e-8), layout
             tried += 1
@@ -84,7 +84,7 @@ def test_of_equal_sequences_without_a_pipeline_the_bound_is_the_step(tmp_path, z
     whole = screened.layouts["full_layers"] == 0  # others have the bound of any parts that they could recompute instead
     for place in np.nonzero(screened.fits(problem) & whole)[0]:
         layout = layout_at(problem.trained, screened.layouts, int(place))
-        assert least[place] == pytest.approx(simulate_layout(inputs, problem, layout).seconds, rel=2e-3)
+        assert least[place] == pytest.approx(simulate_layout(inputs, layout).seconds, rel=2e-3)
 
 
 @pytest.mark.slow

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.costs.cost_lines import Cost
-from planner.layouts.layout_problem import layout_problem
 from planner.ledger.work_kinds import step_seconds_by_kind
 from planner.plan.legal.plan_laws import violations
 from planner.plan.mesh.identical_groups import identical_groups
@@ -18,7 +17,7 @@ from planner.scoring.score import Score, score
 from planner.simulate import simulate
 from planner.specs.base import Ranks, with_fields
 from planner.strategies.static.fixed_layout import fixed_layout
-from planner.strategies.static.static_plan import static_plan
+from planner.strategies.static.joint_plan import draft_of_layouts
 from tests.plans import sharded_plan
 from tests.replica_plans import replicas
 from tests.scoring.priced import priced
@@ -44,7 +43,7 @@ def plan(request, tmp_path, monkeypatch) -> Plan:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     model, ranks, sizes, fixed = request.param
     inputs = static_inputs(tmp_path, model, small_cluster(tmp_path, "h100-80gb", ranks), sizes, fixed)
-    found = static_plan(inputs, layout_problem(inputs), fixed_layout(inputs))
+    found = draft_of_layouts(inputs, {inputs.module: fixed_layout(inputs)})
     assert not violations(found)
     return found
 

@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 
 from planner.errors import Infeasible
-from planner.layouts.layout_problem import layout_problem
 from planner.plan.node_storage import FREE_SHARE, host_bytes
 from planner.scoring import require_memory, score
 from planner.specs.base import with_fields
@@ -13,8 +12,8 @@ from planner.specs.hardware.cluster import NodeStorage
 from planner.specs.named_files import read_software
 from planner.strategies import parallel_search
 from planner.strategies.static.fixed_layout import fixed_layout
+from planner.strategies.static.joint_plan import draft_of_layouts
 from planner.strategies.static.memory_fit import memory_fit_of_job
-from planner.strategies.static.static_plan import static_plan
 from planner.units import GIB
 from tests.static_jobs import small_cluster, static_inputs
 
@@ -35,7 +34,7 @@ def inputs_with(folder, pp=1, share=0.2, host_gib=None, ranks=16, moments=0.0):
 
 def plan_with(folder, **options):
     inputs = inputs_with(folder, **options)
-    return static_plan(inputs, layout_problem(inputs), fixed_layout(inputs))
+    return draft_of_layouts(inputs, {inputs.module: fixed_layout(inputs)})
 
 
 @pytest.mark.parametrize("options", [{"pp": 1}, {"pp": 4}, {"share": 0.0, "moments": 0.5}, {"pp": 2, "moments": 1.0}])

@@ -24,7 +24,7 @@ from planner.specs.hardware.profile import ModuleCosts, PassCosts
 from planner.specs.job import Limits
 from planner.specs.sequence_sharding import SequenceSplit
 from planner.strategies.static.fixed_layout import fixed_layout
-from planner.strategies.static.static_plan import static_plan
+from planner.strategies.static.joint_plan import draft_of_layouts
 from planner.units import GIB, KIB
 from tests.plans import staged_plan
 from tests.scoring.priced import FIT, priced
@@ -93,7 +93,7 @@ def test_of_one_micro_batch_the_simulated_peak_is_the_static_footprint(spread, h
     replicas = 4 // (int(spread[4]) * int(spread[-1]))
     inputs = static_inputs(tmp_path, "llama-3-8b", cluster, (4096,) * replicas, fixed, "zero: 1")
     problem, layout = layout_problem(inputs), fixed_layout(inputs)
-    s, at = score(static_plan(inputs, problem, layout)), columns_for(layout, problem.trained)
+    s, at = score(draft_of_layouts(inputs, {inputs.module: layout})), columns_for(layout, problem.trained)
     for stage in range(layout.pp):
         rank, counted = stage * (4 // layout.pp), footprint(problem.trained.module, at, problem.accounting, stage)
         passes = replace(counted, update=0.0).fragmented(problem.accounting.fragmentation)

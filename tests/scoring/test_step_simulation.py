@@ -18,7 +18,7 @@ from planner.scoring.bounds import busiest_rank_seconds
 from planner.scoring.score import score, whole_score
 from planner.simulate.equal_micro_batches import equal_step_seconds
 from planner.specs.base import with_fields
-from planner.strategies.static.static_plan import static_plan
+from planner.strategies.static.joint_plan import draft_of_layouts
 from tests.static_jobs import small_cluster, static_inputs
 
 EQUAL = 1e-9
@@ -32,7 +32,7 @@ def equal_plan(folder, count, schedule="", dp=2, **few):
     inputs = static_inputs(folder, "llama-3-8b", cluster, (4096,) * (count * dp), fixed)
     problem = layout_problem(inputs)
     numbers = {**dict.fromkeys(SEARCHED_FIELDS, 1), "zero": 0, "recompute": 0, **few}
-    return static_plan(inputs, problem, layout_of(problem.trained, numbers))
+    return draft_of_layouts(inputs, {inputs.module: layout_of(problem.trained, numbers)})
 
 
 CASES = [
@@ -213,7 +213,7 @@ def test_unequal_micro_batches_and_few_of_them_are_simulated_whole(tmp_path):
     )
     problem = layout_problem(inputs)
     numbers = {**dict.fromkeys(SEARCHED_FIELDS, 1), "zero": 0, "recompute": 0, "pp": 2}
-    unequal = static_plan(inputs, problem, layout_of(problem.trained, numbers))
+    unequal = draft_of_layouts(inputs, {inputs.module: layout_of(problem.trained, numbers)})
     assert rounds.shortened(unequal, 0, 0) is None
     assert score(unequal).timeline.repetition is None
 

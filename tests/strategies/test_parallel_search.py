@@ -25,10 +25,10 @@ from planner.specs.inputs import JobOptions, load_job
 from planner.specs.parallelism import Parallelism, decided_fields
 from planner.strategies import parallel_search, unsupported
 from planner.strategies.static.fixed_layout import fixed_layout, uneven_degrees
+from planner.strategies.static.joint_plan import draft_of_layouts
 from planner.strategies.static.simulated_layouts import simulate_layout
 from planner.strategies.static.static_plan import (
     assign_least_loaded,
-    static_plan,
 )
 from tests.static_jobs import small_cluster, static_inputs, static_job
 
@@ -152,7 +152,7 @@ def numbers(**few):
 def test_replicas_that_do_alike_are_simulated_once(made, few, sizes):
     inputs = made(8, sizes)
     problem = layout_problem(inputs)
-    plan = static_plan(inputs, problem, layout_of(problem.trained, numbers(**few)))
+    plan = draft_of_layouts(inputs, {inputs.module: layout_of(problem.trained, numbers(**few))})
     assert step_seconds(plan) == pytest.approx(score(plan).step_seconds, rel=1e-12)
 
 
@@ -173,7 +173,7 @@ def test_unequal_sequences_take_no_less_than_the_longest_alone(made):
         layout = layout_at(problem.trained, screened.layouts, place)
         longest = replace(problem.trained, sizes=(max(VARIED),) * layout.dp)
         alone = closed_form_parts(replace(problem, trained=longest), with_fields(layout, micro_batch=1)).seconds
-        assert simulate_layout(inputs, problem, layout).seconds > 0.97 * float(alone)
+        assert simulate_layout(inputs, layout).seconds > 0.97 * float(alone)
 
 
 def test_longest_first_to_who_has_least():
@@ -240,7 +240,9 @@ def test_what_a_job_offloads_is_left_out_of_memory(made, mesh, how):
     problem = layout_problem(inputs)
     found = screen(problem, layouts_of(problem, fixed_fields(inputs)))
     (needed,) = found.bytes_needed
-    simulated = score(static_plan(inputs, problem, layout_at(problem.trained, found.layouts, 0))).peak_bytes
+    simulated = score(
+        draft_of_layouts(inputs, {inputs.module: layout_at(problem.trained, found.layouts, 0)})
+    ).peak_bytes
     whole = replace(problem, trained=replace(problem.trained, fixed=with_fields(problem.trained.fixed, offload=0.0)))
     assert needed < screen(whole, found.layouts).bytes_needed[0]
     assert simulated <= needed * (1 + 1e-9)

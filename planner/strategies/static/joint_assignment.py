@@ -14,7 +14,6 @@ from functools import cached_property
 import numpy as np
 
 from planner.costs import Pricing
-from planner.layouts import layout_problem
 from planner.packing import exchange_loads, longest_first
 from planner.plan.mesh.rank_mesh import stage_ranks
 from planner.plan.plan_file import Layout
@@ -179,7 +178,7 @@ class JointItems(JointStreams):
     @cached_property
     def balanced_alone(self) -> ReplicaItems:
         """Samples whose seconds on the LLM are even over replicas."""
-        return assign_items(self.pricing, self.inputs, self.layout, layout_problem(self.inputs).trained)
+        return assign_items(self.pricing, self.inputs, self.layout)
 
     @cached_property
     def balanced(self) -> ReplicaItems:

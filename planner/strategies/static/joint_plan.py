@@ -1,6 +1,7 @@
-"""Several modules, each with the layout and on the ranks that the job fixes for it, as one plan.
+"""Layouts of the modules of a job, on their ranks, as one plan: those that the job fixes, or that a search tries.
 
-Which sample and which item goes where is decided for all modules together (joint_assignment.py).
+Which sample and which item goes where is decided for all modules together (joint_assignment.py); items of a module that
+is alone go to whoever has least (static_plan.py).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -12,7 +13,7 @@ from planner.costs import Pricing, SharedPrices, once_a_step_seconds, pricing_of
 from planner.errors import Infeasible, InputError
 from planner.layouts import unbounded_jointly
 from planner.plan.join_plans import round_digits
-from planner.plan.legal.plan_laws import require_legal
+from planner.plan.legal.plan_laws import require_legal, require_legal_layouts
 from planner.plan.mesh.synchronisation import reduces_each_micro_batch
 from planner.plan.plan_file import Edge, Group, Layout, MicroBatch, Plan, group_name
 from planner.scoring import (
@@ -36,7 +37,8 @@ from planner.strategies.static.joint_streams import AssignmentRule, JointAssignm
 from planner.strategies.static.packed_modules import packs_samples
 from planner.strategies.static.placement import placed_layouts
 from planner.strategies.static.sample_assignment import packed_micro_batches
-from planner.strategies.static.static_plan import micro_batch_count, replica_groups, require_lawful
+from planner.strategies.static.static_plan import assign_items, micro_batch_count, replica_groups
+from planner.strategies.table import decided_by
 
 Checked = TypeVar("Checked")
 Choose = Callable[[JointItems], JointAssignment]
@@ -125,27 +127,35 @@ def plan_together(inputs: Inputs, runs: bool = True) -> Plan:
     and Infeasible where a sample is more than a rank may hold.
     """
     by_hand = replace(inputs, job=with_fields(inputs.job, strategy=BY_HAND))
-    return plan_of_layouts(by_hand, placed_layouts(inputs, runs and not packs_samples(inputs)))
+    return plan_of_layouts(by_hand, placed_layouts(inputs, runs and not packs_samples(inputs)), runs)
 
 
-def plan_of_layouts(inputs: Inputs, layouts: dict[str, Layout]) -> Plan:
+def plan_of_layouts(inputs: Inputs, layouts: dict[str, Layout], runs: bool = True) -> Plan:
     """The unpriced plan of one batch with a decided layout of every module, by the job's strategy: the quicker of two
-    assignments. Raises InputError where it is not legal, and Infeasible where a sample is more than a rank may hold.
+    assignments. Raises InputError where its layouts, or if it is to run, it as a whole is not legal, and Infeasible
+    where a sample is more than a rank may hold.
     """
     require_lawful(inputs, layouts, plan_edges(inputs, layouts))
     plan = quicker_assignment(inputs, draft_of_layouts(inputs, layouts))
-    require_legal(plan, str(inputs.file))
+    if runs:
+        require_legal(plan, str(inputs.file))
     return plan
+
+
+def require_lawful(inputs: Inputs, layouts: dict[str, Layout], edges: tuple[Edge, ...] = ()) -> None:
+    """Raises InputError where no plan can have these layouts, before anything is assigned to their ranks."""
+    draft = draft_plan(inputs, plan_uses(inputs, layouts, ()), layouts, {}, ())
+    require_legal_layouts(with_fields(draft, edges=edges), str(inputs.file))
 
 
 def quicker_assignment(
     inputs: Inputs, draft: Plan, seconds: float = inf, others: Sequence[Choose] = (JointItems.by_samples,)
 ) -> Plan:
     """The draft, or a plan of its layouts whose samples are assigned otherwise, by the LLM alone, if that fits and its
-    step is quicker by simulation: what drafts are chosen by is an estimate. Packed samples are as they are. `seconds`:
-    of the draft's step, where it was simulated before.
+    step is quicker by simulation: what drafts are chosen by is an estimate. Packed samples are as they are, and
+    so are items of a module that is alone. `seconds`: of the draft's step, where it was simulated before.
     """
-    for choose in () if packs_samples(inputs) else others:
+    for choose in () if packs_samples(inputs) or len(draft.layouts) == 1 else others:
         other = draft_of_layouts(inputs, draft.layouts, choose)
         if other.steps != draft.steps:
             seconds = fitting_seconds(draft) if seconds == inf else seconds
@@ -187,13 +197,17 @@ def estimated_draft(
     pricing, seconds, rule = pricing_for(inputs, layouts, shared), inf, None
     if packs_samples(inputs):
         micro_batches, groups = packed_by_group(pricing, inputs, layouts)
+    elif len(layouts) == 1:
+        micro_batches, groups = items_by_group(pricing, inputs, layouts[inputs.module])
     else:
         chosen = choose(JointItems(pricing, inputs, layouts))
         rule = chosen.rule
         seconds = chosen.seconds + once_a_step_seconds(pricing, inputs.module, chosen.seconds)
         micro_batches, groups = assigned_by_group(chosen, inputs, layouts)
     sharded = any(map(reduces_each_micro_batch, layouts.values()))
-    job = with_fields(inputs.job, sync="micro_batch" if sharded else "step")
+    grouped = "groups" in decided_by(inputs.job.strategy, len(layouts))  # which are none of static layouts' decisions
+    strategy = BY_HAND if grouped else inputs.job.strategy
+    job = with_fields(inputs.job, sync="micro_batch" if sharded else "step", strategy=strategy)
     plan = draft_plan(
         replace(inputs, job=job),
         plan_uses(inputs, layouts, ()),
@@ -225,6 +239,16 @@ def packed_by_group(
     groups = {name: [*replica_groups(layout).values()] for name, layout in layouts.items()}
     packed = packed_micro_batches(pricing, inputs, layouts)
     return micro_batches_of(inputs.module, packed, groups), named_groups(groups)
+
+
+def items_by_group(pricing: Pricing, inputs: Inputs, layout: Layout) -> tuple[list[MicroBatch], dict[str, Group]]:
+    """Micro-batches of a module that is alone, and its replicas as groups by name."""
+    groups, of_replicas = replica_groups(layout), assign_items(pricing, inputs, layout)
+    micro_batches = [
+        {name: items for name, items in zip(groups, each, strict=True) if items}
+        for each in zip(*of_replicas, strict=True)
+    ]
+    return micro_batches, groups
 
 
 def assigned_by_group(

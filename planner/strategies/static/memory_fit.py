@@ -10,10 +10,9 @@ from planner.scoring import HostMemory, PlanMemory, Score, exceeds_memory, fulle
 from planner.specs.hardware.cluster import device_of_rank
 from planner.specs.inputs import Inputs
 from planner.strategies.static.fitting_change import FittingChange, fitting_change
-from planner.strategies.static.fixed_layout import fixed_layout
 from planner.strategies.static.joint_plan import plan_together
 from planner.strategies.static.layout_change import LayoutChange, fixed_numbers, smallest_change
-from planner.strategies.static.static_plan import lawful_static_plan
+from planner.strategies.static.packed_modules import packs_samples
 from planner.units import GIB
 
 
@@ -68,24 +67,22 @@ class MemoryFit:
 
 def memory_fit_of_job(inputs: Inputs) -> MemoryFit:
     """Memory of the layouts that a job fixes. Raises InputError."""
-    if len(inputs.model.modules) > 1 or inputs.job.limits.inputs_per_rank:
-        plan = plan_together(inputs, runs=False)
-        scores = (score(plan),)
-        found = memory_fit_of_plan(plan, scores)
-        return found if found.fits else replace(found, change=fitting_change(inputs, plan.layouts, runs=False))
-    problem, layout = layout_problem(inputs), fixed_layout(inputs, runs=False)
-    plan = restate_in_objective(lawful_static_plan(inputs, problem, layout), inputs.job.objective)
-    scores = (score(plan),)
-    found = memory_fit_of_plan(plan, scores)
-    return found if found.fits else memory_fit_of_plan(plan, scores, smallest_change(problem, fixed_numbers(layout)))
+    plan = restate_in_objective(plan_together(inputs, runs=False), inputs.job.objective)
+    found = memory_fit_of_plan(plan, (score(plan),))
+    if found.fits:
+        return found
+    if len(plan.layouts) > 1 or packs_samples(inputs):
+        return replace(found, change=fitting_change(inputs, plan.layouts, runs=False))
+    wanted = fixed_numbers(plan.layouts[inputs.module])
+    return replace(found, change=smallest_change(layout_problem(inputs), wanted))
 
 
-def memory_fit_of_plan(plan: Plan, scores: Sequence[Score], change: LayoutChange | None = None) -> MemoryFit:
+def memory_fit_of_plan(plan: Plan, scores: Sequence[Score]) -> MemoryFit:
     """Memory of an existing plan."""
     worst = max(scores, key=lambda each: each.oom_chance)
     stages = stage_memories(plan, worst)
     kind = device_of_rank(plan.uses.cluster, worst.fullest_rank)
-    return MemoryFit(plan, tuple(scores), kind, plan.uses.devices[kind].memory_gib * GIB, stages, change)
+    return MemoryFit(plan, tuple(scores), kind, plan.uses.devices[kind].memory_gib * GIB, stages, None)
 
 
 def stage_memories(plan: Plan, found: Score) -> tuple[StageMemory, ...]:

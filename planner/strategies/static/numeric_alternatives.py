@@ -22,8 +22,9 @@ from planner.scoring import score, step_seconds, with_score
 from planner.specs.base import with_fields
 from planner.specs.framework.knobs import Knobs
 from planner.specs.inputs import Inputs
+from planner.strategies.static.joint_plan import draft_of_layouts
 from planner.strategies.static.simulated_layouts import SimulatedLayout, layout_alternative
-from planner.strategies.static.static_plan import require_token_limit, static_plan
+from planner.strategies.static.static_plan import require_token_limit
 from planner.units import percent
 
 LEAST_GAIN = 0.001  # share of the step; of less nothing is told
@@ -94,7 +95,7 @@ def simulated_seconds(
     """
     if layout.gradients != "float32" and not reduces_gradients(layout, problem.trained.module):
         return np.inf
-    plan = static_plan(inputs, problem, layout)
+    plan = draft_of_layouts(inputs, {inputs.module: layout})
     seconds = step_seconds(plan)
     if seconds > usual * (1.0 - LEAST_GAIN):
         return np.inf

@@ -55,7 +55,7 @@ class PackingOfSamples:
 
 def packs_samples(inputs: Inputs) -> bool:
     """Whether samples are packed to what the job lets a rank hold in a micro-batch. Not so where it only caps tokens,
-    and says how many samples a micro-batch has.
+    and says how many samples a micro-batch has, or has one module alone, whose layout says it.
 
     Raises InputError where it says both.
     """
@@ -66,7 +66,8 @@ def packs_samples(inputs: Inputs) -> bool:
         route = ("fix", "layouts", inputs.module) if (fixed[0].micro_batch or 1) > 1 else ("layout",)
         where = files.place(inputs.file, *route, "micro_batch")
         raise InputError(message, where=where, fix="leave micro_batch out, or limits.inputs_per_rank")
-    return bool(inputs.job.limits.inputs_per_rank) or (inputs.job.limits.tokens_per_rank is not None and several == 1)
+    capped = inputs.job.limits.tokens_per_rank is not None and len(inputs.model.modules) > 1
+    return bool(inputs.job.limits.inputs_per_rank) or (capped and several == 1)
 
 
 def packing_of_samples(pricing: Pricing, inputs: Inputs, layouts: dict[str, Layout]) -> PackingOfSamples:

@@ -1,4 +1,4 @@
-"""The layouts that a job fixes for several modules, each on its ranks: those that it names, those of the first pipeline
+"""The layouts that a job fixes for its modules, each on its ranks: those that it names, those of the first pipeline
 stage of whoever reads the module's outputs, or all.
 """
 
@@ -29,7 +29,7 @@ def placed_layouts(inputs: Inputs, runs: bool, decided: Layouts | None = None) -
             layouts[name] = decided[name]
             continue
         one = inputs_of_module(inputs, name)
-        fixed, ranks = one.job.fix.layouts[name], module_ranks(one, name, layouts)
+        fixed, ranks = one.job.fix.layouts.get(name, Parallelism()), module_ranks(one, name, layouts)
         if isinstance(fixed.ranks, FirstStage):
             one = beside_reader(one, first_reader(inputs, name, layouts))
         layout = in_usual_order(fixed_layout(one, runs and name == inputs.module, ranks), fixed)
@@ -49,7 +49,11 @@ def readers_first(inputs: Inputs) -> list[str]:
 
 
 def inputs_of_module(inputs: Inputs, name: str) -> Inputs:
-    """The job restricted to one module, whose layout it fixes. Raises InputError where it fixes none."""
+    """The job restricted to one module, whose layout it fixes. Raises InputError where it fixes none; a module that is
+    alone has what `layout` says.
+    """
+    if len(inputs.model.modules) == 1:
+        return inputs
     if name not in inputs.job.fix.layouts:
         where = f"{inputs.file} (fix.layouts)"
         fix = f"fix one for each module, as {name}: {{dp: {inputs.cluster.size}}}, or give a plan"
@@ -63,7 +67,7 @@ def inputs_of_module(inputs: Inputs, name: str) -> Inputs:
 
 def module_ranks(inputs: Inputs, name: str, layouts: Layouts) -> Ranks:
     """The ranks of a module: as its layout says, else all. Raises InputError for ranks that there are not."""
-    every, chosen = Ranks(range(inputs.cluster.size)), inputs.job.fix.layouts[name].ranks
+    every, chosen = Ranks(range(inputs.cluster.size)), inputs.job.fix.layouts.get(name, Parallelism()).ranks
     if isinstance(chosen, FirstStage):
         return stage_ranks(first_reader(inputs, name, layouts), 0)
     if not isinstance(chosen, Ranks):

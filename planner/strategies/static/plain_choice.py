@@ -90,7 +90,7 @@ class PlainChoice:
         """A candidate simulated, if it is not yet."""
         key = str(each.layout)
         if key not in self.known:
-            self.known[key] = simulate_layout(self.inputs, self.problem, each.layout, each.seconds)
+            self.known[key] = simulate_layout(self.inputs, each.layout, each.seconds)
         return self.known[key]
 
     def candidate(self, place: int) -> Candidate:

@@ -26,7 +26,7 @@ from planner.plan.mesh.synchronisation import sync_of
 from planner.plan.plan_file import Alternative, Layout, Plan
 from planner.scoring import least_expected, passed_over, plan_doubt, step_seconds
 from planner.specs.inputs import Inputs
-from planner.strategies.static.static_plan import static_plan
+from planner.strategies.static.joint_plan import draft_of_layouts
 from planner.units import percent
 
 SIMULATED = {1: 4, 2: 8, 3: 24, 4: 96}  # layouts simulated at most, by effort
@@ -92,7 +92,7 @@ def simulate_best(
             and is_beaten(inputs, layout, bounds.seconds[place], tried)
         ):
             continue
-        tried.append(simulate_layout(inputs, problem, layout, float(screened.seconds[place])))
+        tried.append(simulate_layout(inputs, layout, float(screened.seconds[place])))
     return sorted(tried, key=lambda each: (each.seconds, tie_key(each.layout)))
 
 
@@ -104,12 +104,12 @@ def simulated_divisions(
     """
     of_mesh = {each.mesh: each for each in reversed(divided)}
     some = sorted(of_mesh.values(), key=lambda each: each.seconds)[: DIVIDED[inputs.effort]]
-    tried = [simulate_layout(inputs, problem, each.layout, each.seconds) for each in some]
+    tried = [simulate_layout(inputs, each.layout, each.seconds) for each in some]
     if not tried:
         return []
     best = some[min(range(len(tried)), key=lambda number: tried[number].seconds)]
     others = spread_otherwise(problem, best)
-    return [*tried, *(simulate_layout(inputs, problem, each, best.seconds) for each in others)]
+    return [*tried, *(simulate_layout(inputs, each, best.seconds) for each in others)]
 
 
 def least_doubted(tried: Sequence[SimulatedLayout]) -> SimulatedLayout:
@@ -154,9 +154,9 @@ def searched_fields(layout: Layout) -> dict[str, object]:
     return {name: getattr(layout, name) for name in SEARCHED_FIELDS}
 
 
-def simulate_layout(inputs: Inputs, problem: LayoutProblem, layout: Layout, priced: float = np.inf) -> SimulatedLayout:
+def simulate_layout(inputs: Inputs, layout: Layout, priced: float = np.inf) -> SimulatedLayout:
     """The layout as a plan, simulated; `priced`: the seconds of its step by the closed form."""
-    plan = static_plan(inputs, problem, layout)
+    plan = draft_of_layouts(inputs, {inputs.module: layout})
     return SimulatedLayout(layout, plan, round_digits(step_seconds(plan)), priced)
 
 

@@ -1,59 +1,25 @@
-"""A static layout as a plan: which replica works on which sequences in which micro-batch; and its simulated step."""
+"""Which replica of a module works on which of its items in which micro-batch, by what an item takes of a replica."""
 
-from dataclasses import replace
 from math import ceil
 
 from planner.costs import CostLine, Pricing
 from planner.errors import Infeasible
-from planner.layouts import LayoutProblem, TrainingSetup, assign_least_loaded
-from planner.plan.legal.plan_laws import require_legal_layouts
+from planner.layouts import assign_least_loaded
 from planner.plan.mesh.rank_mesh import groups_over
-from planner.plan.mesh.synchronisation import sync_of
-from planner.plan.plan_file import Edge, Group, Layout, MicroBatch, Plan, assignments
+from planner.plan.plan_file import Group, Layout, Plan, assignments
 from planner.specs.base import Ranks, with_fields
 from planner.specs.inputs import Inputs
-from planner.specs.job import BY_HAND
 from planner.specs.parallelism import DEFAULT_RANK_ORDER
-from planner.strategies.plan_drafts import draft_plan, plan_uses
-from planner.strategies.table import decided_by
 
 ReplicaItems = list[list[tuple[int, ...]]]  # by replica, the items of each micro-batch
 
 
-def static_plan(inputs: Inputs, problem: LayoutProblem, layout: Layout) -> Plan:
-    """The layout with all its items as an unpriced plan."""
-    layouts = {inputs.module: layout}
-    used = plan_uses(inputs, layouts, ())
-    pricing = Pricing(used.models, layouts, inputs.cluster, used.prices, used.devices)
-    cells = assign_items(pricing, inputs, layout, problem.trained)
-    grouped = "groups" in decided_by(inputs.job.strategy, 1)  # which are none of a static layout's decisions
-    strategy = BY_HAND if grouped else inputs.job.strategy
-    job = with_fields(inputs.job, sync=sync_of(layout), strategy=strategy)
-    return draft_plan(
-        replace(inputs, job=job), used, layouts, replica_groups(layout), plan_micro_batches(cells, layout)
-    )
-
-
-def lawful_static_plan(inputs: Inputs, problem: LayoutProblem, layout: Layout) -> Plan:
-    """A layout that nothing searched, with all its items as an unpriced plan. Raises InputError where no plan can have
-    it.
-    """
-    require_lawful(inputs, {inputs.module: layout})
-    return static_plan(inputs, problem, layout)
-
-
-def require_lawful(inputs: Inputs, layouts: dict[str, Layout], edges: tuple[Edge, ...] = ()) -> None:
-    """Raises InputError where no plan can have these layouts, before anything is assigned to their ranks."""
-    draft = draft_plan(inputs, plan_uses(inputs, layouts, ()), layouts, {}, ())
-    require_legal_layouts(with_fields(draft, edges=edges), str(inputs.file))
-
-
-def assign_items(pricing: Pricing, inputs: Inputs, layout: Layout, trained: TrainingSetup) -> ReplicaItems:
+def assign_items(pricing: Pricing, inputs: Inputs, layout: Layout) -> ReplicaItems:
     """Assign items longest first to the least loaded replica with room for one more, and there likewise to a
     micro-batch: the first micro-batches hold the longest items.
     """
-    line, count = item_line(pricing, inputs.module, layout), micro_batch_count(layout, len(trained.sizes))
-    sizes = inputs.batches[0].items
+    line, sizes = item_line(pricing, inputs.module, layout), inputs.batches[0].items
+    count = micro_batch_count(layout, len(sizes))
     seconds = {size: line.item_seconds(size) for size in set(sizes.values())}
     order = sorted(sizes, key=lambda item: (-sizes[item], item))
     loads = {item: seconds[sizes[item]] for item in order}
@@ -97,15 +63,6 @@ def replica_groups(layout: Layout) -> dict[str, Group]:
     """The ranks of each replica on all stages, as groups; items are split over them as the layout says."""
     blocks = dict.fromkeys(groups_over(layout, ("tp", "cp", "pp")).values())
     return {f"dp{number}": Group(ranks=ranks) for number, ranks in enumerate(sorted(blocks))}
-
-
-def plan_micro_batches(cells: ReplicaItems, layout: Layout) -> tuple[MicroBatch, ...]:
-    """The step's micro-batches; interleaving keeps empty ones."""
-    found: list[MicroBatch] = [
-        {f"dp{replica}": items[number] for replica, items in enumerate(cells) if items[number]}
-        for number in range(len(cells[0]))
-    ]
-    return tuple(micro_batch for micro_batch in found if micro_batch or layout.vpp > 1)
 
 
 def require_token_limit(chosen: Plan) -> None:

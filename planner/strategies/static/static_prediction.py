@@ -10,17 +10,12 @@ from planner.scoring import (
     Score,
     fullest_host,
     in_memory,
-    outcome_of,
-    prediction_of,
     require_possible,
     restate_in_objective,
-    score,
 )
-from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
-from planner.strategies.static.fixed_layout import fixed_layout
 from planner.strategies.static.joint_plan import priced_together
-from planner.strategies.static.static_plan import lawful_static_plan
+from planner.strategies.static.packed_modules import packs_samples
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,18 +41,11 @@ class StepTimePrediction:
 
 def predict_job(inputs: Inputs) -> StepTimePrediction:
     """The prediction for the layouts that a job fixes, whether they fit or not. Raises InputError."""
-    if len(inputs.model.modules) > 1 or inputs.job.limits.inputs_per_rank:
-        plan, found = priced_together(inputs)
+    plan, found = priced_together(inputs)
+    plan = restate_in_objective(plan, inputs.job.objective)
+    if len(plan.layouts) > 1 or packs_samples(inputs) or plan.uses.prices.modules:
         return predict_plan(plan, (found,))
-    problem, layout = layout_problem(inputs), fixed_layout(inputs)
-    plan = lawful_static_plan(inputs, problem, layout)
-    found = score(plan)
-    plan = restate_in_objective(
-        with_fields(plan, outcome=outcome_of(found, ""), prediction=prediction_of(found)), inputs.job.objective
-    )
-    if plan.uses.prices.modules:
-        return StepTimePrediction(plan, (found,), simulated_parts((found,)), None, sources_of(plan))
-    closed = closed_form_parts(problem, layout)
+    closed = closed_form_parts(layout_problem(inputs), plan.layouts[inputs.module])
     parts = {name: float(value) for name, value in asdict(closed).items()}
     require_possible({f"{name} of the step": value for name, value in parts.items()}, plan.name, found.step_seconds)
     return StepTimePrediction(plan, (found,), parts, float(closed.seconds), sources_of(plan))

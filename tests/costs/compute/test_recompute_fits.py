@@ -12,7 +12,6 @@ from planner.costs.layer_pass import LayerPass, recompute_counts
 from planner.costs.memory.token_caps import ActivationBytes, token_cap
 from planner.costs.price_table import with_overlap
 from planner.costs.pricing import Pricing, pricing_of
-from planner.layouts.layout_problem import layout_problem
 from planner.plan.legal.plan_laws import violations
 from planner.plan.plan_file import Layout, Plan, Prices
 from planner.plan.tasks.expand import expand
@@ -28,7 +27,7 @@ from planner.specs.job import Fix, Limits
 from planner.specs.layers import Decoder
 from planner.specs.sequence_sharding import SequenceSplit
 from planner.strategies.static.fixed_layout import fixed_layout
-from planner.strategies.static.static_plan import static_plan
+from planner.strategies.static.joint_plan import draft_of_layouts
 from tests.static_jobs import small_cluster, static_inputs
 
 MODULE = Decoder(layers=4, hidden=64, heads=8, kv_heads=4, ffn=128, vocab=256)
@@ -152,7 +151,7 @@ def solved(tmp_path):
         cluster = small_cluster(tmp_path, "h100-80gb", 8)
         fixed = f"tp: 2, cp: 1, pp: 4, zero: 1, recompute: {how}, micro_batch: 1"
         inputs = static_inputs(tmp_path, "llama-3-8b", cluster, (4096,) * 8, fixed)
-        return static_plan(inputs, layout_problem(inputs), fixed_layout(inputs))
+        return draft_of_layouts(inputs, {inputs.module: fixed_layout(inputs)})
 
     return plan
 

@@ -53,7 +53,7 @@ def test_simulated_and_closed_form_agree(tmp_path, model, cluster, batch, seq, f
         layout = layout_at(problem.trained, screened.layouts, place)
         passes = layout.pp * layout.vpp * batch // (layout.dp * layout.micro_batch)
         if passes <= MOST_PASSES and comes_out_even(layout, problem.trained.module.layers):
-            seconds = simulate_layout(inputs, problem, layout).seconds
+            seconds = simulate_layout(inputs, layout).seconds
             errors[layout_text(layout)] = seconds / screened.seconds[place] - 1.0
     assert len(errors) >= 15
     assert {layout: error for layout, error in errors.items() if abs(error) > 0.005} == {}
@@ -72,7 +72,7 @@ def test_zero_bubble_agrees_as_far_as_it_says(tmp_path, schedule):
         layout = layout_at(problem.trained, screened.layouts, place)
         rows = 128 // (layout.dp * layout.micro_batch)
         if layout.pp > 1 and layout.pp * rows <= MOST_PASSES and comes_out_even(layout, 32):
-            error = simulate_layout(inputs, problem, layout).seconds / screened.seconds[place] - 1.0
+            error = simulate_layout(inputs, layout).seconds / screened.seconds[place] - 1.0
             assert -(0.07 if rows >= 4 * layout.pp else 0.13) < error < 0.001, layout
             count += 1
     assert count >= 15
