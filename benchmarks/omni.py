@@ -195,7 +195,7 @@ def without_colocation(inputs: Inputs) -> float | None:
     """Seconds of the best plan of the same search whose encoders are on the first stage, or apart; None: none fits."""
     most = most_simulated(inputs)
     apart = [each for each in joint_candidates(JointSpace(inputs)) if not {*each.places.values()} & {"all", "beside"}]
-    done = JointSearch(JointTrials(inputs), most, len(apart))
+    done = JointSearch(trials=JointTrials(inputs), most=most, priced=len(apart))
     simulate_quickest(done, apart)
     improve(done)
     return done.best.seconds if done.best else None

@@ -16,20 +16,23 @@ The placements are those of MegaScale-Omni (encoders multiplexed with every pipe
 stage, and of DistTrain (encoders disaggregated, arXiv 2408.04275); layouts of encoders do not depend on the LLM's.
 """
 
+from dataclasses import replace
+from functools import partial
+
 from planner.errors import Infeasible
 from planner.layouts import unbounded_jointly, with_joint_fields
-from planner.plan.descriptions import placed_layout
 from planner.plan.legal.plan_laws import require_legal
-from planner.plan.plan_file import Layout, Plan, PricedLayouts
+from planner.plan.plan_file import Plan
 from planner.scoring import over_joint_space, with_score
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
 from planner.strategies.modality.job_search import search_job
 from planner.strategies.modality.joint_alternatives import joint_alternatives
 from planner.strategies.modality.joint_errors import nearest_error, require_possible_fields
-from planner.strategies.modality.joint_search import JointSearch, SimulatedJoint
+from planner.strategies.modality.joint_search import JointSearch
 from planner.strategies.modality.plain_layouts import conventional, plainest
 from planner.strategies.static import JointItems, quicker_assignment, solve_together, unsupported_together
+from planner.strategies.static.tried_layouts import TriedLayouts, chosen_plan
 
 SUMMARY = "encoders and LLM together: a layout of each, and the ranks of each: all, the first stage, or their own"
 
@@ -58,16 +61,14 @@ def plan(inputs: Inputs, base: Plan | None) -> Plan:
     inputs = with_joint_fields(inputs)
     require_possible_fields(inputs)
     done = search_job(inputs)
-    best, quickest = quickest_that_fits(inputs, done)
-    chosen, plan = plainest_that_fits(inputs, done, best, quickest)
+    quickest = done.quickest_scored(partial(scored, inputs))
+    if quickest is None:
+        raise nearest_error(done)
+    chosen = plainest_that_fits(inputs, done, quickest)
+    plan = chosen_plan(
+        chosen, quickest, conventional(done), f"{done.priced} joint layouts priced, {len(done.tried)} simulated"
+    )
     require_legal(plan, str(inputs.file))
-    usual, least = conventional(done), min(plan, quickest, key=lambda each: each.outcome.value)
-    beside = {
-        "quickest": priced(inputs, least.layouts, least.outcome.value),
-        "conventional": usual and priced(inputs, usual.layouts, usual.seconds),
-        "effort": f"{done.priced} joint layouts priced, {len(done.tried)} simulated",
-    }
-    plan = with_fields(plan, outcome=with_fields(plan.outcome, **beside))
     bounded = plan if unbounded_jointly(inputs) else over_joint_space(plan)
     return with_fields(bounded, alternatives=joint_alternatives(done, chosen))
 
@@ -80,38 +81,26 @@ def fixes_stages(inputs: Inputs) -> bool:
     return {*inputs.model.modules} <= {*fixed} and any(layout.stages for layout in fixed.values())
 
 
-def quickest_that_fits(inputs: Inputs, done: JointSearch) -> tuple[SimulatedJoint, Plan]:
-    """What is expected to be the quickest that fits with its score, too: outputs of frozen encoders may wait longer in
-    the simulated step than in the order of its tasks, by which the search holds plans against memory. Raises Infeasible
-    where none does.
+def plainest_that_fits(inputs: Inputs, done: JointSearch, quickest: TriedLayouts) -> TriedLayouts:
+    """The plainest joint layouts near the quickest, with their scored plan; the quickest where that does not fit with
+    its score, or takes too long.
     """
-    while (best := done.chosen) and best.plan:
+    plain = plainest(done, quickest)
+    if plain.layouts != quickest.layouts:
         try:
-            return best, scored(inputs, best)
-        except Infeasible as error:
-            done.refuse(best, error.message)
-    raise nearest_error(done)
-
-
-def plainest_that_fits(
-    inputs: Inputs, done: JointSearch, best: SimulatedJoint, quickest: Plan
-) -> tuple[SimulatedJoint, Plan]:
-    """The plainest joint layouts near the quickest, with their plan; the quickest where that does not fit with its
-    score, or takes too long.
-    """
-    plain = plainest(done, best)
-    if plain is not best:
-        try:
-            found = scored(inputs, plain)
-            if found.outcome.value <= (1.0 + inputs.job.within) * quickest.outcome.value:
-                return plain, found
+            plan = scored(inputs, plain)
+            if quickest.plan and plan.outcome.value <= (1.0 + inputs.job.within) * quickest.plan.outcome.value:
+                return replace(plain, plan=plan)
         except Infeasible:  # by simulation
             pass
-    return best, quickest
+    return quickest
 
 
-def scored(inputs: Inputs, one: SimulatedJoint) -> Plan:
-    """The plan of joint layouts with its score, by the quickest assignment that fits with it. Raises Infeasible."""
+def scored(inputs: Inputs, one: TriedLayouts) -> Plan:
+    """The plan of joint layouts with its score, by the quickest assignment that fits with it: outputs of frozen
+    encoders may wait longer in the simulated step than in the order of its tasks, by which the search holds plans
+    against memory. Raises Infeasible.
+    """
     assert one.plan, "a plan that fits is scored"
     quicker = quicker_assignment(inputs, one.plan, one.seconds, ASSIGNMENTS)
     try:
@@ -120,9 +109,3 @@ def scored(inputs: Inputs, one: SimulatedJoint) -> Plan:
         if quicker is one.plan:
             raise
         return with_score(one.plan, "")
-
-
-def priced(inputs: Inputs, layouts: dict[str, Layout], seconds: float) -> PricedLayouts:
-    """Joint layouts with the seconds of their step, as an outcome has them."""
-    placed = {name: placed_layout(layout, inputs.cluster.size) for name, layout in layouts.items()}
-    return PricedLayouts(value=seconds, layouts=placed)

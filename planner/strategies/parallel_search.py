@@ -42,7 +42,7 @@ from planner.layouts import (
     with_searched_parts,
 )
 from planner.plan.descriptions import placed_layout
-from planner.plan.plan_file import Alternative, Plan, PricedLayouts
+from planner.plan.plan_file import Alternative, Plan
 from planner.scoring import (
     SPACE,
     bounded_value,
@@ -59,15 +59,10 @@ from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
 from planner.strategies.static.layout_change import infeasible_error
 from planner.strategies.static.numeric_alternatives import numeric_alternatives
-from planner.strategies.static.plain_choice import PlainChoice, Scored
-from planner.strategies.static.simulated_layouts import (
-    SimulatedLayout,
-    in_closed_form,
-    layout_alternatives,
-    least_doubted,
-    simulate_best,
-)
+from planner.strategies.static.plain_choice import PlainChoice
+from planner.strategies.static.simulated_layouts import layout_alternatives, simulate_best
 from planner.strategies.static.static_plan import require_token_limit
+from planner.strategies.static.tried_layouts import TriedLayouts, Tries, chosen_plan
 from planner.units import percent
 
 FARTHEST = 1.05  # times the quickest by the closed form: layouts of which a mean rank takes longer are no rivals
@@ -96,7 +91,7 @@ def plan(inputs: Inputs, base: Plan | None) -> Plan:
     if chosen is None:
         raise refused[0]
     some = plan_space_seconds(chosen) if refused else min(each.outcome.bound for each in found)
-    bounded = over_space(chosen, some) if in_closed_form(chosen) else chosen
+    bounded = over_space(chosen, some) if whole.by_rates else chosen
     return with_other_counts(bounded, [each for each in found if each is not chosen])
 
 
@@ -116,44 +111,30 @@ def plan_on(inputs: Inputs, problem: LayoutProblem) -> Plan:
     if not simulated:
         raise infeasible_error(problem, screened, fixed)
 
-    def scored(tried: SimulatedLayout) -> SimulatedLayout:
-        require_token_limit(tried.plan)
-        return replace(tried, plan=with_score(tried.plan, ""))
-
-    quickest = first_that_fits(simulated, scored)
-    choice = PlainChoice(inputs, problem, screened, divided, {str(each.layout): each for each in simulated})
-    chosen, usual = choice.plainest(quickest, scored), choice.conventional()
-    others = [each for each in simulated if each.layout != chosen.layout]
+    done = Tries({str(each.layout): each for each in simulated})
+    quickest = done.quickest_scored(scored_within_limit)
+    if quickest is None:
+        raise done.refused[0]
+    fitting, choice = done.rising, PlainChoice(inputs, problem, screened, divided, done.tried)
+    chosen, usual = choice.plainest(quickest, scored_within_limit), choice.conventional()
+    others = [each for each in fitting if each.layout != chosen.layout]
     alternatives = (
         *layout_alternatives(inputs.module, problem, chosen, others, screened),
         *numeric_alternatives(inputs, problem, chosen, screened),
     )
-    best = min(quickest, chosen, key=lambda each: each.seconds)
     work = f"{bound.layouts} layouts priced, {bound.excluded} excluded by memory, {len(choice.known)} simulated"
-    beside = {"quickest": priced(inputs, best), "conventional": usual and priced(inputs, usual), "effort": work}
-    plan = with_fields(chosen.plan, outcome=with_fields(chosen.plan.outcome, **beside), alternatives=alternatives)
-    seconds, by = (division.seconds, SPACE) if in_closed_form(plan) else (plan.outcome.bound, plan.outcome.bound_by)
+    plan = with_fields(chosen_plan(chosen, quickest, usual, work), alternatives=alternatives)
+    seconds, by = (division.seconds, SPACE) if problem.by_rates else (plan.outcome.bound, plan.outcome.bound_by)
     return with_fields(plan, outcome=with_bound(plan.outcome, seconds, by))
 
 
-def first_that_fits(simulated: list[SimulatedLayout], scored: Scored) -> SimulatedLayout:
-    """The one of several that is expected to be the quickest of those that fit by simulation; those that do not are
-    taken out. Raises Infeasible where none does.
+def scored_within_limit(tried: TriedLayouts) -> Plan:
+    """The plan of a layout with its score. Raises Infeasible where micro-batches have more tokens than the job allows,
+    or hold more than in the closed form.
     """
-    refused: list[Infeasible] = []
-    while simulated:
-        best = least_doubted(simulated)
-        try:
-            return scored(best)
-        except Infeasible as error:  # where micro-batches accumulate, a plan holds more than in the closed form
-            refused.append(error)
-            simulated.remove(best)
-    raise refused[0]
-
-
-def priced(inputs: Inputs, tried: SimulatedLayout) -> PricedLayouts:
-    """A layout with the seconds of its step, as an outcome has it."""
-    return PricedLayouts(value=tried.seconds, layouts={inputs.module: placed_layout(tried.layout, inputs.cluster.size)})
+    assert tried.plan, "a plan is scored"
+    require_token_limit(tried.plan)
+    return with_score(tried.plan, "")
 
 
 def with_other_counts(chosen: Plan, others: Sequence[Plan]) -> Plan:

@@ -7,6 +7,7 @@ import pytest
 
 from planner import pipeline
 from planner.cli.views.why_tables import doubt_text
+from planner.errors import Infeasible
 from planner.plan.plan_file import Plan
 from planner.scoring import nearest_run, plan_doubt, ranked_alternatives
 from planner.scoring.nearest_run import NearestRun
@@ -15,8 +16,9 @@ from planner.specs.base import with_fields
 from planner.strategies import STRATEGIES, parallel_search
 from planner.strategies.best import best_of_candidates
 from planner.strategies.modality.joint_alternatives import joint_alternatives
-from planner.strategies.modality.joint_search import JointSearch, JointTrials, SimulatedJoint
+from planner.strategies.modality.joint_search import JointSearch, JointTrials
 from planner.strategies.solved_job import SolvedJob
+from planner.strategies.static.tried_layouts import TriedLayouts
 from planner.units import percent
 from tests.static_jobs import small_cluster, static_inputs
 
@@ -131,13 +133,13 @@ def test_of_joint_layouts_too(inputs, counted):
     near = parallel_search.plan(inputs, None)
     (name, own), seconds = next(iter(near.layouts.items())), near.outcome.value
     far = with_fields(near, layouts={name: with_fields(own, cp=8 * own.cp)})
-    done = JointSearch(JointTrials(inputs), 2, 2)
+    done = JointSearch(trials=JointTrials(inputs), most=2, priced=2)
     done.tried = {
-        "far": SimulatedJoint(dict(far.layouts), "llm", far, 0.99 * seconds),
-        "near": SimulatedJoint(dict(near.layouts), "llm", near, seconds),
+        "far": TriedLayouts(dict(far.layouts), "llm", far, 0.99 * seconds),
+        "near": TriedLayouts(dict(near.layouts), "llm", near, seconds),
     }
     assert done.best is done.tried["far"] and done.chosen is done.tried["near"]
     (said,) = joint_alternatives(done, done.chosen)
     assert said.value == 0.99 * seconds and "quicker by prediction" in said.because
-    done.refuse(done.tried["near"], "too much")
+    done.refuse(done.tried["near"], Infeasible("too much", where="memory", fix="less"))
     assert done.chosen is done.best is done.tried["far"]

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from planner.costs import pricing_of
+from planner.errors import Infeasible
 from planner.layouts import layouts_of, screen
 from planner.plan.tasks.expand import expand
 from planner.scoring import TriedPlan, score
@@ -107,35 +108,44 @@ def test_what_is_estimated_as_too_slow_is_not_simulated_and_not_remembered(tried
     assert fresh.simulate(slow.layouts, "").seconds == slow.seconds
 
 
+TOO_MUCH = Infeasible("too much", where="memory", fix="less")
+
+
 def test_what_is_refused_is_not_the_best(tried):
     trials, fitting = tried
-    done = JointSearch(trials, len(fitting), 0, fitting[:1])
+    done = JointSearch(trials=trials, most=len(fitting), priced=0, starts=fitting[:1])
     for each in fitting[1:9]:
         done.simulate(each.layouts, each.kind)
     rising = done.rising
     for one, following in pairwise(rising):
         assert done.best is one
-        done.refuse(one, "too much")
+        done.refuse(one, TOO_MUCH)
         assert done.best is following and one not in done.rising
 
 
 def test_what_was_left_out_beside_one_that_is_refused_is_simulated(tried):
     trials, fitting = tried
     slow = max(fitting, key=lambda each: each.estimate)
-    done, quick = JointSearch(JointTrials(trials.inputs), len(fitting), 0), replace(fitting[0], seconds=1e-6)
+    done, quick = (
+        JointSearch(trials=JointTrials(trials.inputs), most=len(fitting), priced=0),
+        replace(fitting[0], seconds=1e-6),
+    )
     done.tried["quick"] = quick
     assert done.simulate(slow.layouts, slow.kind).least and done.best is quick
-    done.refuse(quick, "too much")
+    done.refuse(quick, TOO_MUCH)
     assert done.best and done.best.seconds == slow.seconds
 
 
 def test_what_was_estimated_far_slower_than_one_that_is_refused_is_simulated(tried):
     trials, fitting = tried
     slow = max(fitting, key=lambda each: each.estimate)
-    done, quick = JointSearch(JointTrials(trials.inputs), len(fitting), 0), replace(fitting[0], estimate=1e-6)
+    done, quick = (
+        JointSearch(trials=JointTrials(trials.inputs), most=len(fitting), priced=0),
+        replace(fitting[0], estimate=1e-6),
+    )
     done.tried["quick"] = quick
     assert done.simulate(slow.layouts, slow.kind, done.far_slower).far and done.best is quick
-    done.refuse(quick, "too much")
+    done.refuse(quick, TOO_MUCH)
     assert done.best and done.best.seconds == slow.seconds
 
 

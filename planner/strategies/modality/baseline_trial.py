@@ -11,7 +11,8 @@ from planner.plan.plan_file import Layout
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
 from planner.specs.parallelism import Parallelism
-from planner.strategies.modality.joint_search import NO_LIMITS, JointTrials, Limits, SimulatedJoint
+from planner.strategies.modality.joint_search import NO_LIMITS, JointTrials, Limits
+from planner.strategies.static.tried_layouts import TriedLayouts
 
 Layouts = dict[str, Layout]
 FITTING = {1: 1, 2: 1, 3: 4, 4: 8}  # candidates that fit, of which the best is taken, by effort
@@ -20,9 +21,9 @@ CANDIDATES = 4  # times as many are looked at
 
 def best_trial(
     trials: JointTrials, name: str, candidates: Iterable[Layouts], limits: Limits = NO_LIMITS
-) -> SimulatedJoint:
+) -> TriedLayouts:
     """The quickest by simulation; where none fits within the limits, the first, with what binds."""
-    most, tried = FITTING[trials.inputs.effort], dict[str, SimulatedJoint]()
+    most, tried = FITTING[trials.inputs.effort], dict[str, TriedLayouts]()
     try:
         for layouts in islice(candidates, CANDIDATES * most):
             if str(layouts) not in tried:
@@ -31,9 +32,9 @@ def best_trial(
                 break
     except (Infeasible, InputError) as error:
         if not tried:
-            return SimulatedJoint({}, name, because=error.message)
+            return TriedLayouts({}, name, because=error.message)
     if not tried:
-        return SimulatedJoint({}, name, because="there are no such layouts")
+        return TriedLayouts({}, name, because="there are no such layouts")
     return min(tried.values(), key=lambda each: each.seconds)
 
 
@@ -48,7 +49,7 @@ def with_open_fields(inputs: Inputs, name: str, **fields: int) -> Inputs:
     return replace(inputs, job=with_fields(inputs.job, fix=with_fields(fix, layouts=layouts)))
 
 
-def with_recomputation(trials: JointTrials, layouts: Layouts, name: str, limits: Limits) -> SimulatedJoint:
+def with_recomputation(trials: JointTrials, layouts: Layouts, name: str, limits: Limits) -> TriedLayouts:
     """The layouts simulated; where they do not fit, with encoders, then with all modules recomputed in full, which take
     longer.
     """

@@ -17,7 +17,8 @@ from planner.strategies.modality.apart_baselines import equal_dp_apart, fsdp_all
 from planner.strategies.modality.baseline_trial import Layouts, best_trial
 from planner.strategies.modality.first_stage_baselines import encoder_first_stage, kept_stages, rebalanced_stages
 from planner.strategies.modality.joint_candidates import JointSpace
-from planner.strategies.modality.joint_search import NO_LIMITS, JointTrials, Limits, SimulatedJoint
+from planner.strategies.modality.joint_search import NO_LIMITS, JointTrials, Limits
+from planner.strategies.static.tried_layouts import TriedLayouts
 
 BASELINES: dict[str, Callable[[JointSpace], Iterator[Layouts]]] = {
     "encoder_first_stage": encoder_first_stage,
@@ -36,7 +37,7 @@ BASELINE_TEXTS = {  # what each is, in a few words
 }
 
 
-def baseline_trials(trials: JointTrials, space: JointSpace, limits: Limits = NO_LIMITS) -> list[SimulatedJoint]:
+def baseline_trials(trials: JointTrials, space: JointSpace, limits: Limits = NO_LIMITS) -> list[TriedLayouts]:
     """Every baseline simulated, its name as its kind: its plan, or why there is none. Stages are left even where
     rebalancing makes them slower, as it may where the first one keeps too few layers for its chunks.
     """

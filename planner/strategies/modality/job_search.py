@@ -26,7 +26,7 @@ def search_job(inputs: Inputs) -> JointSearch:
     space, most = JointSpace(inputs), most_simulated(inputs)
     with collector_paused():
         candidates = joint_candidates(space, llm_layouts=most // LLM_SHARE)
-        done = JointSearch(JointTrials(inputs), most, len(candidates))
+        done = JointSearch(trials=JointTrials(inputs), most=most, priced=len(candidates))
         simulate_quickest(done, candidates)
         done.starts = baseline_trials(done.trials, space, Limits(done.far_slower, done.hopeless))
         if not candidates and not done.best:

@@ -4,7 +4,7 @@ What modules recompute and offload is as little as fits (cheapest_room.py), of c
 closed form does not see what encoders keep beside the LLM. Where nothing fits, backwards of encoders run at once.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -17,13 +17,14 @@ from planner.plan.join_plans import round_digits
 from planner.plan.legal.layout_laws import layout_laws
 from planner.plan.legal.limit_laws import launch_laws
 from planner.plan.plan_file import Layout, Plan
-from planner.scoring import TriedPlan, least_expected, plan_doubt
+from planner.scoring import TriedPlan
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
 from planner.strategies.modality.cheapest_room import CheapestRoom, bare_layouts
 from planner.strategies.modality.joint_candidates import JointCandidate
 from planner.strategies.modality.joint_changes import Change, changed, neighbours
 from planner.strategies.static import AssignmentRule, EstimatedDraft, JointItems, estimated_draft
+from planner.strategies.static.tried_layouts import TriedLayouts, Tries
 
 SIMULATED = {1: 0.4, 2: 1.0, 3: 3.0, 4: 10.0}  # by effort: how many times FEW to MANY joint layouts at most
 FEW, MANY = 12, 18  # of large jobs, and of small ones
@@ -54,27 +55,6 @@ class Limits(NamedTuple):
 NO_LIMITS = Limits()
 
 
-@dataclass(frozen=True, slots=True)
-class SimulatedJoint:
-    """Joint layouts that were simulated: their plan and the seconds of its step; or why there is none."""
-
-    layouts: dict[str, Layout]
-    kind: str  # where the encoders are, as `vision all`
-    plan: Plan | None = None
-    seconds: float = inf  # of the step; infinite where there is no plan
-    because: str = ""
-    estimate: float = inf  # of the step, by its assignment alone (strategies/static/step_estimate.py)
-    rule: AssignmentRule | None = None  # of its assignment
-    least: float = 0.0  # seconds that the step takes at least, where that is why there is no plan
-    far: bool = False  # its estimate is beyond the limit, and it was not simulated
-    memory_share: float = inf  # the fullest rank's bytes over what it may hold, where that is why there is no plan
-
-    @property
-    def left_out(self) -> bool:
-        """Whether it was not simulated, as it takes too long: it may fit."""
-        return self.far or self.least > 0.0
-
-
 @dataclass(frozen=True)
 class JointTrials:
     """Joint layouts that were simulated for a batch, by what they are, each once; what prices their modules, once for
@@ -83,7 +63,7 @@ class JointTrials:
 
     inputs: Inputs
     prices: SharedPrices = field(default_factory=SharedPrices)
-    known: dict[str, SimulatedJoint] = field(default_factory=dict)
+    known: dict[str, TriedLayouts] = field(default_factory=dict)
     drafts: dict[str, EstimatedDraft] = field(default_factory=dict)  # those that were asked for an estimate
 
     def draft(self, layouts: dict[str, Layout], rule: AssignmentRule | None = None) -> EstimatedDraft:
@@ -106,7 +86,7 @@ class JointTrials:
         kind: str,
         limits: Limits = NO_LIMITS,
         rule: AssignmentRule | None = None,
-    ) -> SimulatedJoint:
+    ) -> TriedLayouts:
         """Joint layouts as a simulated plan, or why there is none; what is beyond a limit is not remembered. `rule`: by
         which they are assigned, where they are not known yet; else the best is looked for.
         """
@@ -119,29 +99,28 @@ class JointTrials:
         return replace(self.known[key], kind=kind)
 
 
-@dataclass
-class JointSearch:
+@dataclass(kw_only=True)
+class JointSearch(Tries):
     """What was simulated so far, within a number of simulations."""
 
     trials: JointTrials
     most: int
     priced: int  # candidates, by the closed form
-    starts: Sequence[SimulatedJoint] = ()  # simulated besides, and not counted: baselines, by their names as kinds
-    tried: dict[str, SimulatedJoint] = field(default_factory=dict)
-    fitted: dict[str, SimulatedJoint] = field(default_factory=dict)  # by the layouts that recompute nothing
+    starts: Sequence[TriedLayouts] = ()  # simulated besides, and not counted: baselines, by their names as kinds
+    fitted: dict[str, TriedLayouts] = field(default_factory=dict)  # by the layouts that recompute nothing
 
     @property
     def inputs(self) -> Inputs:
         """The job with its batch."""
         return self.trials.inputs
 
-    def simulate(self, layouts: dict[str, Layout], kind: str, estimate: float = inf) -> SimulatedJoint:
+    def simulate(self, layouts: dict[str, Layout], kind: str, estimate: float = inf) -> TriedLayouts:
         """Joint layouts as a simulated plan, within an estimate; what was tried before counts once."""
         return self.simulate_by(None, layouts, kind, estimate)
 
     def fit(
         self, layouts: dict[str, Layout], kind: str, estimate: float = inf, rule: AssignmentRule | None = None
-    ) -> SimulatedJoint:
+    ) -> TriedLayouts:
         """Joint layouts, each once, with as little recomputed and offloaded as fits, as a simulated plan within an
         estimate; of which layouts recompute and offload what, those that are given say nothing.
         """
@@ -153,7 +132,7 @@ class JointSearch:
 
     def found_fit(
         self, bare: dict[str, Layout], kind: str, estimate: float, rule: AssignmentRule | None, alike: bool = False
-    ) -> SimulatedJoint:
+    ) -> TriedLayouts:
         """What `fit` remembers; `alike`: all layers of a module recompute alike, and nothing is offloaded."""
         least, full = self.trials.estimate(bare, rule), 1.0
         if least > estimate:
@@ -170,19 +149,19 @@ class JointSearch:
             full *= BELOW / tried.memory_share
         return tried
 
-    def change(self, one: SimulatedJoint, layouts: dict[str, Layout], estimate: float = inf) -> SimulatedJoint:
+    def change(self, one: TriedLayouts, layouts: dict[str, Layout], estimate: float = inf) -> TriedLayouts:
         """Joint layouts that are others with a change, fitted, and assigned by the same rule: of what differs in a
         field the best rule is the same, or within 0.3 % of it.
         """
         return self.fit(layouts, self.kind_of_change(one), estimate, one.rule)
 
-    def fit_alike(self, one: SimulatedJoint, layouts: dict[str, Layout], estimate: float) -> SimulatedJoint:
+    def fit_alike(self, one: TriedLayouts, layouts: dict[str, Layout], estimate: float) -> TriedLayouts:
         """As `change`, with all layers of a module recomputing alike, and nothing offloaded."""
         return self.found_fit(layouts, self.kind_of_change(one), estimate, one.rule, alike=True)
 
     def simulate_by(
         self, rule: AssignmentRule | None, layouts: dict[str, Layout], kind: str, estimate: float
-    ) -> SimulatedJoint:
+    ) -> TriedLayouts:
         """Joint layouts as a simulated plan, its samples assigned by a rule; None: by the best."""
         key = str(layouts)
         if key not in self.tried:
@@ -199,50 +178,36 @@ class JointSearch:
         """The estimate above which candidates are not simulated."""
         return FAR_SLOWER * self.best.estimate if self.best else inf
 
-    def refuse(self, one: SimulatedJoint, because: str) -> None:
+    def refuse(self, one: TriedLayouts, error: Infeasible) -> None:
         """One that was taken to fit does not; where nothing else does, what was left out beside it is simulated."""
-        refused = replace(one, plan=None, seconds=inf, because=because)
-        self.replace_each(lambda each: refused if each is one else each)
+        super().refuse(one, error)
         if not self.best:
             self.replace_each(lambda each: self.trials.simulate(each.layouts, each.kind) if each.left_out else each)
 
-    def replace_each(self, new: Callable[[SimulatedJoint], SimulatedJoint]) -> None:
-        """Take others in place of all."""
-        self.tried = {key: new(each) for key, each in self.tried.items()}
-        self.starts = [new(each) for each in self.starts]
+    def replace_each(self, new: Callable[[TriedLayouts], TriedLayouts], one: TriedLayouts | None = None) -> None:
+        """Take others in place of all, or of one."""
+        super().replace_each(new, one)
+        self.starts = [new(each) if one is None or one is each else each for each in self.starts]
+
+    @property
+    def every(self) -> Iterable[TriedLayouts]:
+        """All that was simulated."""
+        return (*self.tried.values(), *self.starts)
 
     @property
     def spent(self) -> bool:
         """Whether as many were simulated as may be."""
         return sum(map(self.counted, self.tried.values())) >= self.most
 
-    def counted(self, one: SimulatedJoint) -> float:
+    def counted(self, one: TriedLayouts) -> float:
         """As how much of a simulation joint layouts count."""
         layout, steps = one.layouts[self.inputs.module], one.plan.steps if one.plan else ()
         passes = sum(len(step.micro_batches) for step in steps) * layout.pp * layout.vpp * layout.dp * layout.replica
         return 1.0 if passes > FEW_PASSES else 1.0 / CHEAPER
 
-    @property
-    def rising(self) -> list[SimulatedJoint]:
-        """The joint layouts that fit, the quickest first; of equals the first one."""
-        every = (*self.tried.values(), *self.starts)
-        return sorted((each for each in every if each.plan), key=lambda each: each.seconds)
-
-    @property
-    def best(self) -> SimulatedJoint | None:
-        """The quickest so far that fits."""
-        return next(iter(self.rising), None)
-
-    @property
-    def chosen(self) -> SimulatedJoint | None:
-        """The one that fits and is expected to be the quickest (scoring/expected_seconds.py); of equals the first."""
-        return least_expected(
-            self.rising, lambda each: each.seconds, lambda each: plan_doubt(each.plan) if each.plan else inf
-        )
-
-    def kind_of_change(self, one: SimulatedJoint) -> str:
+    def kind_of_change(self, one: TriedLayouts) -> str:
         """The kind of joint layouts that are others with a change: a baseline's is no longer its name."""
-        return f"{one.kind} changed" if any(one is each for each in self.starts) else one.kind
+        return f"{one.kind} changed" if one.kind in {each.kind for each in self.starts} else one.kind
 
 
 def simulated_joint(
@@ -251,7 +216,7 @@ def simulated_joint(
     kind: str,
     limits: Limits = NO_LIMITS,
     rule: AssignmentRule | None = None,
-) -> SimulatedJoint:
+) -> TriedLayouts:
     """Joint layouts as a plan with the seconds of its step, or why they are none. What does not fit in the order of its
     tasks is not simulated, nor is what is beyond a limit.
     """
@@ -259,8 +224,8 @@ def simulated_joint(
         plan, estimate, rule = trials.draft(layouts, rule)
         require_lawful_layouts(plan)
     except (Infeasible, InputError) as error:
-        return SimulatedJoint(layouts, kind, because=error.message)
-    found = partial(SimulatedJoint, layouts, kind, estimate=estimate, rule=rule)
+        return TriedLayouts(layouts, kind, because=error.message)
+    found = partial(TriedLayouts, layouts, kind, estimate=estimate, rule=rule)
     if estimate > limits.estimate:
         because = f"its assignment is estimated at {estimate:.3g} s, and at most {limits.estimate:.3g} s are looked at"
         return found(because=because, far=True)

@@ -18,8 +18,9 @@ from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
 from planner.strategies.modality.job_search import search_job
 from planner.strategies.modality.joint_errors import nearest_error, require_possible_fields
-from planner.strategies.modality.joint_search import JointSearch, JointTrials, SimulatedJoint, simulated_joint
+from planner.strategies.modality.joint_search import JointSearch, JointTrials, simulated_joint
 from planner.strategies.static import draft_of_layouts, quicker_assignment
+from planner.strategies.static.tried_layouts import TriedLayouts
 
 Layouts = dict[str, Layout]
 QUICKEST = {1: 2, 2: 4, 3: 8, 4: 16}  # joint layouts of a mix that others are given, by effort
@@ -57,7 +58,7 @@ class LayoutsAtMix:
         """The quickest joint layouts that the search simulated on the first batch, and their kinds, without those that
         take as long as one before: the first is the strategy's. Raises Infeasible where none fits.
         """
-        done, found = self.searched(), dict[float, SimulatedJoint]()
+        done, found = self.searched(), dict[float, TriedLayouts]()
         for each in (*filter(None, [done.chosen]), *done.rising):
             found.setdefault(each.seconds, each)
         chosen = [*found.values()][: QUICKEST[self.inputs.effort]]
@@ -96,7 +97,7 @@ class LayoutsAtMix:
             self.known[key] = self.on_batches(layouts, kind)
         return self.known[key]
 
-    def on_batches(self, layouts: Layouts, kind: str, first: tuple[SimulatedJoint, ...] = ()) -> LayoutsOnBatches:
+    def on_batches(self, layouts: Layouts, kind: str, first: tuple[TriedLayouts, ...] = ()) -> LayoutsOnBatches:
         """Layouts on all batches; `first`: what was simulated of the first ones."""
         seconds, doubt = list[float](), 1.0
         for number, batch in enumerate(self.inputs.batches):
@@ -120,7 +121,7 @@ class LayoutsAtMix:
         return join_plans(plans)
 
 
-def quicker_seconds(inputs: Inputs, found: SimulatedJoint, plan: Plan) -> float:
+def quicker_seconds(inputs: Inputs, found: TriedLayouts, plan: Plan) -> float:
     """Seconds of the quicker of a simulated plan's two assignments."""
     chosen = quicker_assignment(inputs, plan, found.seconds)
     return found.seconds if chosen is plan else round_digits(TriedPlan(chosen).step_seconds())

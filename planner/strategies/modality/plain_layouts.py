@@ -13,13 +13,14 @@ from planner.plan.plan_file import Layout
 from planner.specs.inputs import Inputs
 from planner.strategies.modality.cheapest_room import bare_layouts
 from planner.strategies.modality.joint_changes import Change, changed
-from planner.strategies.modality.joint_search import JointSearch, SimulatedJoint
+from planner.strategies.modality.joint_search import JointSearch
+from planner.strategies.static.tried_layouts import TriedLayouts
 
 SHARE = 4  # one simulation for so many of the search
 Layouts = dict[str, Layout]
 
 
-def plainest(done: JointSearch, quickest: SimulatedJoint) -> SimulatedJoint:
+def plainest(done: JointSearch, quickest: TriedLayouts) -> TriedLayouts:
     """The plainest found of joint layouts that take no longer than the quickest by more than the job's noise; of
     equally plain ones the quickest.
     """
@@ -27,7 +28,7 @@ def plainest(done: JointSearch, quickest: SimulatedJoint) -> SimulatedJoint:
     if most == quickest.seconds:
         return quickest
 
-    def rank(one: SimulatedJoint) -> tuple[int, float]:
+    def rank(one: TriedLayouts) -> tuple[int, float]:
         return joint_points(done.inputs, one.layouts), one.seconds
 
     best = min((each for each in (quickest, *done.rising) if each.seconds <= most), key=rank)
@@ -86,7 +87,7 @@ def joint_points(inputs: Inputs, layouts: Layouts) -> int:
     )
 
 
-def conventional(done: JointSearch) -> SimulatedJoint | None:
+def conventional(done: JointSearch) -> TriedLayouts | None:
     """What guides to the software start with: all modules under ZeRO-3 where weights are what is sharded (FSDP), else
     encoders on the first of even stages; None where it does not fit.
     """

@@ -23,8 +23,9 @@ from planner.specs.base import with_fields
 from planner.specs.framework.knobs import Knobs
 from planner.specs.inputs import Inputs
 from planner.strategies.static.joint_plan import draft_of_layouts
-from planner.strategies.static.simulated_layouts import SimulatedLayout, layout_alternative
+from planner.strategies.static.simulated_layouts import layout_alternative
 from planner.strategies.static.static_plan import require_token_limit
+from planner.strategies.static.tried_layouts import TriedLayouts
 from planner.units import percent
 
 LEAST_GAIN = 0.001  # share of the step; of less nothing is told
@@ -38,16 +39,16 @@ class NumericChange(NamedTuple):
     field: Literal["dtype", "gradients"]
     value: str
     has: Callable[[Knobs], bool]  # whether a framework can be told it
-    priced: Callable[[Inputs, SimulatedLayout], bool]  # whether prices know it
+    priced: Callable[[Inputs, TriedLayouts], bool]  # whether prices know it
 
 
-def prices_fp8(inputs: Inputs, chosen: SimulatedLayout) -> bool:
+def prices_fp8(inputs: Inputs, chosen: TriedLayouts) -> bool:
     """Whether products in fp8 have a price on the same grounds as those in bf16: the device's peak, and its kernels
     timed where those of bf16 were. Fits of a measured module say nothing of them.
     """
     timed = inputs.rates.get(inputs.cluster.ranks[0].kind)
     known = timed is None or "bf16" not in timed.gemm or "fp8" in timed.gemm
-    return known and "fp8" in inputs.device.tflops and not chosen.plan.uses.prices.modules
+    return known and "fp8" in inputs.device.tflops and not (chosen.plan and chosen.plan.uses.prices.modules)
 
 
 CHANGES = (
@@ -57,7 +58,7 @@ CHANGES = (
 
 
 def numeric_alternatives(
-    inputs: Inputs, problem: LayoutProblem, chosen: SimulatedLayout, screened: ScreenedLayouts
+    inputs: Inputs, problem: LayoutProblem, chosen: TriedLayouts, screened: ScreenedLayouts
 ) -> Iterator[Alternative]:
     """Yield a layout with each change that the job leaves open, where it is quicker than the chosen one."""
     fixed = problem.trained.fixed

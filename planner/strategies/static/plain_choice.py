@@ -26,15 +26,16 @@ from planner.layouts import (
     table_points,
     with_usual_solutions,
 )
-from planner.plan.plan_file import Layout
+from planner.plan.plan_file import Layout, Plan
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
 from planner.specs.parallelism import DEFAULT_RANK_ORDER
-from planner.strategies.static.simulated_layouts import NEAR, SimulatedLayout, simulate_layout, tie_key
+from planner.strategies.static.simulated_layouts import NEAR, simulate_layout, tie_key
+from planner.strategies.static.tried_layouts import TriedLayouts
 
 OF_POINTS = {1: 1, 2: 2, 3: 4, 4: 8}  # layouts of each number of points that are simulated at most, by effort
 
-Scored = Callable[[SimulatedLayout], SimulatedLayout]  # with its plan's outcome; raises Infeasible
+Scored = Callable[[TriedLayouts], Plan]  # its plan with its outcome; raises Infeasible
 
 
 class Candidate(NamedTuple):
@@ -52,16 +53,16 @@ class PlainChoice:
     problem: LayoutProblem
     screened: ScreenedLayouts
     divided: Sequence[DividedLayout]
-    known: dict[str, SimulatedLayout] = field(default_factory=dict)
+    known: dict[str, TriedLayouts] = field(default_factory=dict)
 
-    def plainest(self, quickest: SimulatedLayout, scored: Scored) -> SimulatedLayout:
+    def plainest(self, quickest: TriedLayouts, scored: Scored) -> TriedLayouts:
         """The plainest layout that takes no longer than the quickest by more than the job's noise: of equally plain
         ones the quickest, then by text.
         """
         knobs, within = self.problem.knobs, 1.0 + self.inputs.job.within
         levels = defaultdict[int, list[Candidate]](list)
         for each in self.candidates() if within > 1.0 else ():
-            if each.seconds <= within * NEAR * quickest.priced:
+            if each.seconds <= within * NEAR * quickest.estimate:
                 levels[layout_points(each.layout, knobs)].append(each)
         for points in sorted(each for each in levels if each < layout_points(quickest.layout, knobs)):
             tried = map(
@@ -71,12 +72,12 @@ class PlainChoice:
             for one in sorted(tried, key=lambda one: (one.seconds, tie_key(one.layout))):
                 if one.seconds <= within * quickest.seconds:
                     try:
-                        return scored(one)
+                        return replace(one, plan=scored(one))
                     except Infeasible:  # by simulation
                         continue
         return quickest
 
-    def conventional(self) -> SimulatedLayout | None:
+    def conventional(self) -> TriedLayouts | None:
         """The conventional layout of those that fit by the closed form, simulated; None where none does."""
         fits = self.screened.fits(self.problem)
         if not fits.any():
@@ -86,7 +87,7 @@ class PlainChoice:
         solved = next(self.usually_solved({name: column[[place]] for name, column in usual.items()}), None)
         return self.simulated(solved or self.candidate(place))
 
-    def simulated(self, each: Candidate) -> SimulatedLayout:
+    def simulated(self, each: Candidate) -> TriedLayouts:
         """A candidate simulated, if it is not yet."""
         key = str(each.layout)
         if key not in self.known:

@@ -1,8 +1,7 @@
 """The best layouts of a space by the closed form, then by simulation; and why the alternatives are worse."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from functools import cached_property
+from dataclasses import fields
 
 import numpy as np
 
@@ -23,10 +22,11 @@ from planner.layouts import (
 from planner.plan.descriptions import fixable_layout
 from planner.plan.join_plans import round_digits
 from planner.plan.mesh.synchronisation import sync_of
-from planner.plan.plan_file import Alternative, Layout, Plan
-from planner.scoring import least_expected, passed_over, plan_doubt, step_seconds
+from planner.plan.plan_file import Alternative, Layout
+from planner.scoring import least_expected, plan_doubt, step_seconds
 from planner.specs.inputs import Inputs
 from planner.strategies.static.joint_plan import draft_of_layouts
+from planner.strategies.static.tried_layouts import TriedLayouts, why_not_chosen
 from planner.units import percent
 
 SIMULATED = {1: 4, 2: 8, 3: 24, 4: 96}  # layouts simulated at most, by effort
@@ -48,28 +48,13 @@ PART_NAMES = {
 }
 
 
-@dataclass(frozen=True)
-class SimulatedLayout:
-    """A layout that was simulated, its plan and the seconds of its step."""
-
-    layout: Layout
-    plan: Plan
-    seconds: float
-    priced: float  # the same by the closed form
-
-    @cached_property
-    def doubt(self) -> float:
-        """How far its step may be from that (scoring/expected_seconds.py)."""
-        return plan_doubt(self.plan)
-
-
 def simulate_best(
     inputs: Inputs,
     problem: LayoutProblem,
     screened: ScreenedLayouts,
     bounds: LayoutBounds,
     divided: Sequence[DividedLayout],
-) -> list[SimulatedLayout]:
+) -> list[TriedLayouts]:
     """The layouts that fit and are quickest by the closed form, simulated, quickest first; those whose stages are not
     even (`divided`) before others. A layout that is expected to take as long as the best so far, even at its bound, is
     left out, unless its mesh is one of the few that the plan shows beside the best.
@@ -85,20 +70,13 @@ def simulate_best(
         layout = layout_at(problem.trained, screened.layouts, int(place))
         meshes = {mesh_of(each.layout) for each in tried}
         shown = len(meshes) > RUNNERS_UP or mesh_of(layout) in meshes
-        if (
-            tried
-            and shown
-            and in_closed_form(tried[0].plan)
-            and is_beaten(inputs, layout, bounds.seconds[place], tried)
-        ):
-            continue
-        tried.append(simulate_layout(inputs, layout, float(screened.seconds[place])))
+        known = problem.by_rates and tried and shown
+        if not (known and is_beaten(inputs, layout, bounds.seconds[place], tried)):
+            tried.append(simulate_layout(inputs, layout, float(screened.seconds[place])))
     return sorted(tried, key=lambda each: (each.seconds, tie_key(each.layout)))
 
 
-def simulated_divisions(
-    inputs: Inputs, problem: LayoutProblem, divided: Sequence[DividedLayout]
-) -> list[SimulatedLayout]:
+def simulated_divisions(inputs: Inputs, problem: LayoutProblem, divided: Sequence[DividedLayout]) -> list[TriedLayouts]:
     """The quickest of a few meshes, of several that come quickest first, simulated; and the best of these with its
     layers spread over chunks otherwise.
     """
@@ -112,25 +90,11 @@ def simulated_divisions(
     return [*tried, *(simulate_layout(inputs, each, best.seconds) for each in others)]
 
 
-def least_doubted(tried: Sequence[SimulatedLayout]) -> SimulatedLayout:
-    """The one of several that is expected to be the quickest, of equals the first."""
-    best = least_expected(tried, lambda each: each.seconds, lambda each: each.doubt)
-    assert best, "of several, one is chosen"
-    return best
-
-
-def is_beaten(inputs: Inputs, layout: Layout, least: float, tried: Sequence[SimulatedLayout]) -> bool:
+def is_beaten(inputs: Inputs, layout: Layout, least: float, tried: Sequence[TriedLayouts]) -> bool:
     """Whether a layout that takes at least so many seconds is expected to take no less than the best so far."""
-    best = least_doubted(tried)
+    best = least_expected(tried, lambda each: each.seconds, lambda each: each.doubt)
+    assert best and best.plan, "of several, one is chosen"
     return least * plan_doubt(best.plan, {inputs.module: layout}) >= best.seconds * best.doubt
-
-
-def in_closed_form(chosen: Plan) -> bool:
-    """Whether a plan is priced by the rates that the closed form has: without fits of its module and measured
-    collectives.
-    """
-    prices = chosen.uses.prices
-    return not prices.modules and not prices.collectives
 
 
 def distinct_kinds(found: LayoutSpace, order: LayoutIndices, equal_lengths: bool) -> LayoutIndices:
@@ -154,17 +118,18 @@ def searched_fields(layout: Layout) -> dict[str, object]:
     return {name: getattr(layout, name) for name in SEARCHED_FIELDS}
 
 
-def simulate_layout(inputs: Inputs, layout: Layout, priced: float = np.inf) -> SimulatedLayout:
+def simulate_layout(inputs: Inputs, layout: Layout, priced: float = np.inf) -> TriedLayouts:
     """The layout as a plan, simulated; `priced`: the seconds of its step by the closed form."""
     plan = draft_of_layouts(inputs, {inputs.module: layout})
-    return SimulatedLayout(layout, plan, round_digits(step_seconds(plan)), priced)
+    seconds = round_digits(step_seconds(plan))
+    return TriedLayouts(plan.layouts, plan=plan, seconds=seconds, estimate=priced)
 
 
 def layout_alternatives(
     module: str,
     problem: LayoutProblem,
-    chosen: SimulatedLayout,
-    others: Sequence[SimulatedLayout],
+    chosen: TriedLayouts,
+    others: Sequence[TriedLayouts],
     screened: ScreenedLayouts,
 ) -> tuple[Alternative, ...]:
     """The next best meshes, the first of `others` in any case where it is predicted quicker than the chosen one; and
@@ -186,28 +151,24 @@ def mesh_of(layout: Layout) -> tuple[int, ...]:
 
 
 def simulated_alternative(
-    module: str, problem: LayoutProblem, tried: SimulatedLayout, chosen: SimulatedLayout
+    module: str, problem: LayoutProblem, tried: TriedLayouts, chosen: TriedLayouts
 ) -> Alternative:
     """An alternative that fits: its seconds, and why it was not chosen."""
-    ratio = tried.seconds / chosen.seconds
-    because = passed_over(chosen.plan, tried.plan, ratio) or slower_text(problem, tried, chosen)
-    if ratio * tried.doubt < chosen.doubt:
-        because = f"{percent(1.0 - ratio)} quicker: within the noise, and less plain"
+    because = why_not_chosen(tried, chosen, slower_text(problem, tried, chosen))
     return layout_alternative(module, tried.layout, tried.seconds, because)
 
 
-def slower_text(problem: LayoutProblem, tried: SimulatedLayout, chosen: SimulatedLayout) -> str:
-    """By how much an alternative is slower, and the part of the step that grew most."""
+def slower_text(problem: LayoutProblem, tried: TriedLayouts, chosen: TriedLayouts) -> str:
+    """The part of the step by which an alternative is slower most."""
     mine, best = closed_form_parts(problem, tried.layout), closed_form_parts(problem, chosen.layout)
     more = {field.name: float(getattr(mine, field.name) - getattr(best, field.name)) for field in fields(mine)}
     more["unequal"] = tried.seconds - float(mine.seconds) - (chosen.seconds - float(best.seconds))
     worst = max(more, key=lambda name: (more[name], name))
-    share = percent(more[worst] / chosen.seconds)
-    return f"{percent(tried.seconds / chosen.seconds - 1.0)} slower: {share} of the step more {PART_NAMES[worst]}"
+    return f"{percent(more[worst] / chosen.seconds)} of the step more {PART_NAMES[worst]}"
 
 
 def infeasible_alternative(
-    module: str, problem: LayoutProblem, chosen: SimulatedLayout, screened: ScreenedLayouts
+    module: str, problem: LayoutProblem, chosen: TriedLayouts, screened: ScreenedLayouts
 ) -> list[Alternative]:
     """The quickest layout that would be quicker than the chosen one but does not fit; empty if there is none."""
     quicker = (screened.seconds < chosen.seconds) & ~screened.fits(problem)
