@@ -3,7 +3,7 @@ is compared with, and never slower than.
 
 encoder_first_stage  encoders on the LLM's first stage with its tp, stages of even layers (Megatron-LM)
 rebalanced_stages    the same, layers moved from the first stage until it is level with the others, if that is quicker
-kept_stages          the same, rebalanced once, for a mix of 5:5, and kept for this batch
+kept_stages          the same, rebalanced for a mix of 5:5, and kept for this batch
 equal_dp_apart       every module on cards of its own: equal dp, tp 1, cp 1, any pp (MindSpeed-MM)
 fsdp_all             every module under ZeRO-3 over all ranks (VeOmni, torchtitan)
 
@@ -42,6 +42,8 @@ def baseline_trials(trials: JointTrials, space: JointSpace, limits: Limits = NO_
     rebalancing makes them slower, as it may where the first one keeps too few layers for its chunks.
     """
     found = {name: best_trial(trials, name, candidates(space), limits) for name, candidates in BASELINES.items()}
-    if found["encoder_first_stage"].seconds < found["rebalanced_stages"].seconds:
-        found["rebalanced_stages"] = replace(found["encoder_first_stage"], kind="rebalanced_stages")
+    even = found["encoder_first_stage"]
+    for name in ("rebalanced_stages", "kept_stages"):
+        if found[name].plan and even.seconds < found[name].seconds:
+            found[name] = replace(even, kind=name)
     return [*found.values()]

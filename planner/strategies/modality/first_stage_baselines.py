@@ -15,9 +15,8 @@ from planner.specs.inputs import Inputs
 from planner.specs.workload.length_sources import SampleMix
 from planner.specs.workload.sample_batches import read_sample_batches, with_mix
 from planner.specs.workload.samples import SampleBatch
-from planner.strategies.modality.baseline_trial import Layouts, best_trial
+from planner.strategies.modality.baseline_trial import Layouts
 from planner.strategies.modality.joint_candidates import JointSpace
-from planner.strategies.modality.joint_search import JointTrials
 from planner.strategies.modality.level_stages import with_level_stages
 from planner.strategies.static.module_space import MEMORY_SHARES, PASSES, ModuleOption
 
@@ -52,16 +51,9 @@ def rebalanced_stages(space: JointSpace) -> Iterator[Layouts]:
 
 
 def kept_stages(space: JointSpace) -> Iterator[Layouts]:
-    """Degrees and stages as they are best for the mix 5:5, level or even. Raises Infeasible where samples have no
-    mix.
-    """
+    """Stages rebalanced for the mix 5:5. Raises Infeasible where samples have no mix."""
     reference = replace(space.inputs, batches=(reference_batch(space.inputs),))
-    trials, open_space = JointTrials(reference), JointSpace(reference)
-    tried = [best_trial(trials, "kept_stages", each(open_space)) for each in (rebalanced_stages, encoder_first_stage)]
-    best = min(tried, key=lambda each: each.seconds)
-    if best.plan is None:
-        raise Infeasible(f"of the mix {REFERENCE_MIX}: {best.because}", where="memory")
-    yield best.layouts
+    yield from (with_level_stages(reference, layouts) for layouts in encoder_first_stage(space))
 
 
 def reference_batch(inputs: Inputs) -> SampleBatch:
