@@ -7,13 +7,15 @@ from planner.costs.memory import FRAGMENTED, Footprint
 from planner.layouts import layout_problem
 from planner.plan.plan_file import Plan
 from planner.scoring import HostMemory, PlanMemory, Score, exceeds_memory, fullest_host, restate_in_objective, score
+from planner.specs.base import with_fields
 from planner.specs.hardware.cluster import device_of_rank
 from planner.specs.inputs import Inputs
-from planner.strategies.static.fitting_change import FittingChange, fitting_change
+from planner.strategies.static.closed_form_change import ALONE, smallest_change
 from planner.strategies.static.fixed_layout import fixed_layout
 from planner.strategies.static.joint_plan import plan_together
-from planner.strategies.static.layout_change import LayoutChange, fixed_numbers, smallest_change
+from planner.strategies.static.nearest_change import Change
 from planner.strategies.static.static_plan import lawful_static_plan
+from planner.strategies.static.tried_change import fitting_change
 from planner.units import GIB
 
 
@@ -40,7 +42,7 @@ class MemoryFit:
     device_bytes: float
     stages: tuple[StageMemory, ...]
     # A change that would fit, if this does not; None: none that was tried does, or it was not searched
-    change: LayoutChange | FittingChange | None
+    change: Change | None = None
 
     @property
     def fullest(self) -> StageMemory:
@@ -77,15 +79,16 @@ def memory_fit_of_job(inputs: Inputs) -> MemoryFit:
     plan = restate_in_objective(lawful_static_plan(inputs, problem, layout), inputs.job.objective)
     scores = (score(plan),)
     found = memory_fit_of_plan(plan, scores)
-    return found if found.fits else memory_fit_of_plan(plan, scores, smallest_change(problem, fixed_numbers(layout)))
+    whole = with_fields(problem.trained.fixed, **{name: getattr(layout, name) for name in ALONE})
+    return found if found.fits else replace(found, change=smallest_change(problem, whole))
 
 
-def memory_fit_of_plan(plan: Plan, scores: Sequence[Score], change: LayoutChange | None = None) -> MemoryFit:
+def memory_fit_of_plan(plan: Plan, scores: Sequence[Score]) -> MemoryFit:
     """Memory of an existing plan."""
     worst = max(scores, key=lambda each: each.oom_chance)
     stages = stage_memories(plan, worst)
     kind = device_of_rank(plan.uses.cluster, worst.fullest_rank)
-    return MemoryFit(plan, tuple(scores), kind, plan.uses.devices[kind].memory_gib * GIB, stages, change)
+    return MemoryFit(plan, tuple(scores), kind, plan.uses.devices[kind].memory_gib * GIB, stages)
 
 
 def stage_memories(plan: Plan, found: Score) -> tuple[StageMemory, ...]:
