@@ -89,6 +89,7 @@ class CheapestRoom:
     prices: SharedPrices  # with other plans of the job
     known: dict[tuple[str, str], ModuleAlone] = field(default_factory=dict)  # with other plans, by name and layout
     alike: bool = False  # whether all layers of a module recompute alike, and nothing is offloaded
+    everywhere: bool = False  # whether items are taken of all modules, as ranks that seem to have room may have none
     shares: dict[int, float] = field(default_factory=dict)  # of the allowed memory: what is known, by number of items
 
     @cached_property
@@ -99,7 +100,7 @@ class CheapestRoom:
         tried, held, found = self.tried(0), dict[tuple[str, ...], float](), list[tuple[float, Item]]()
         of_modules = {name: {*layout.ranks} for name, layout in self.plan.layouts.items()}
         for rank, peak in enumerate(tried.least_peaks):  # the most on ranks of the same modules
-            names = tuple(name for name, ranks in of_modules.items() if rank in ranks)
+            names = tuple(name for name, ranks in of_modules.items() if self.everywhere or rank in ranks)
             held[names] = max(held.get(names, 0.0), peak)
         every = [item for name in of_modules for item in self.items_of(name)]
         for item in sorted(every, key=lambda each: each.seconds / each.freed):

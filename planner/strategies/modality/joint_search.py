@@ -169,6 +169,7 @@ class JointSearch:
             if tried.plan or tried.left_out or tried.memory_share in (0.0, inf):
                 break
             full *= BELOW / tried.memory_share
+            room = room if room.everywhere else replace(room, everywhere=True, shares={0: room.share(0)})
         return tried
 
     def change(self, one: SimulatedJoint, layouts: dict[str, Layout], estimate: float = inf) -> SimulatedJoint:
