@@ -22,6 +22,7 @@ from planner.plan.launchable.launch_refusals import launch_refusals
 from planner.plan.launchable.launch_rules import trained_facts
 from planner.scoring import score
 from planner.specs.base import Layers, with_fields
+from planner.specs.hardware.cluster import NodeStorage
 from planner.specs.parallelism import ZERO_BUBBLE, Parallelism
 from planner.strategies import parallel_search
 from planner.strategies.static import predict_job
@@ -283,11 +284,17 @@ def test_the_smallest_change_is_recomputation_before_offload(tmp_path):
         assert memory_fit_of_job(static_inputs(tmp_path, "llama-3-8b", cluster, [10240] * 8, changed)).fits
 
 
+@pytest.mark.parametrize("host", [None, 2.0])
 @pytest.mark.parametrize("offload", ["0.4", "1.0", "[attention, norm]"])
-def test_the_smallest_change_hides_what_a_job_offloads(tmp_path, offload):
-    """Short sequences compute too little on most meshes beside copies of all their activations."""
+def test_the_smallest_change_hides_what_a_job_offloads(tmp_path, offload, host):
+    """Short sequences compute too little on most meshes beside copies of all their activations, and a host may have no
+    room for these.
+    """
     fixed = f"tp: 1, cp: 1, pp: 1, zero: 0, recompute: none, offload: {offload}"
     inputs = static_inputs(tmp_path, "llama-3-8b", small_cluster(tmp_path, KIND, 8), [2048] * 32, fixed)
+    if host:
+        storage = NodeStorage(host_gib=host, disk_gib=1.0)
+        inputs = replace(inputs, cluster=with_fields(inputs.cluster, storage=storage))
     change = smallest_change(layout_problem(inputs), fixed_fields(inputs))
     if change:
         names = ("tp", "cp", "pp", "vpp", "zero", "micro_batch", "recompute", "offload", "sequence_parallel")

@@ -39,7 +39,7 @@ def tried(inputs: Inputs, layouts: Mapping[str, Layout], runs: bool, changes: Se
     return Change(
         tuple(changes),
         others,
-        tuple(map(str, changes)),
+        tuple(map(str, sorted(changes, key=lambda each: each.lateness))),
         sum(change.doublings for change in changes),
         found.step_seconds,
         found.peak_bytes,
