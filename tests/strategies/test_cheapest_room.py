@@ -32,7 +32,7 @@ def room_of(inputs):
 
 def test_items_free_bytes_and_come_cheapest_first(job):
     room = room_of(job)
-    items, about = room.row
+    items, about = room.ordered
     assert {item.module for item in items} == {"llm", "vit"}
     assert all(item.freed > 0.0 and item.seconds >= 0.0 for item in items)
     rates = [item.seconds / item.freed for item in items]
@@ -46,7 +46,7 @@ def test_items_free_bytes_and_come_cheapest_first(job):
 def test_the_fewest_items_that_fit_are_taken(job):
     """Or so few more that hardly anything stays free; where none fit, all. Few plans are looked at."""
     known = room_of(job)
-    shares = [known.share(count) for count in range(len(known.row[0]) + 1)]
+    shares = [known.share(count) for count in range(len(known.ordered[0]) + 1)]
     for part in range(1, 20):
         full, room = min(shares) + (shares[0] - min(shares)) * part / 20, room_of(job)
         layouts, seconds = room.fitting(full)
@@ -54,7 +54,7 @@ def test_the_fewest_items_that_fit_are_taken(job):
         fewest = next(number for number, share in enumerate(shares) if share <= full)
         assert shares[count] <= full and (count == fewest or shares[count - 1] > full - 2 * CLOSE)
         assert seconds == room.seconds[count] and len(room.shares) <= LOOKS + 1
-    assert room_of(job).fitting(min(shares) * 0.99)[0] == known.after(len(known.row[0]))
+    assert room_of(job).fitting(min(shares) * 0.99)[0] == known.after(len(known.ordered[0]))
     assert room_of(job).fitting(shares[0])[0] == known.plan.layouts
 
 
@@ -74,7 +74,7 @@ def test_nothing_is_asked_of_modules_whose_ranks_have_room(job):
 def test_what_a_job_fixes_is_kept(job):
     fixed = with_fields(job.job.fix, layouts={"llm": Parallelism(recompute="selective")})
     room = room_of(replace(job, job=with_fields(job.job, fix=fixed)))
-    every = room.row[0]
+    every = room.ordered[0]
     assert {item.module for item in every if item.field == "recompute"} == {"vit"}
     assert room.after(len(every))["llm"].recompute == "selective"
 
@@ -96,7 +96,7 @@ def test_no_layouts_of_a_grid_are_quicker_with_little_memory(tmp_path, part):
     """
     job = seeing_job(tmp_path, 2, rows=ROWS[:4], images="patches,row\n1600,0\n800,3\n")
     room = room_of(job)
-    least, most = room.share(len(room.row[0])), room.share(0)
+    least, most = room.share(len(room.ordered[0])), room.share(0)
     allowed = room.tried(0).plan_memory.allowed_bytes(0) * (least + part * (most - least))
     capacity = job.device.memory_gib * GIB
     limits = with_fields(job.job.limits, memory_margin=1.0 - allowed / capacity, oom_chance=1.0)

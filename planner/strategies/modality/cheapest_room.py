@@ -93,7 +93,7 @@ class CheapestRoom:
     shares: dict[int, float] = field(default_factory=dict)  # of the allowed memory: what is known, by number of items
 
     @cached_property
-    def row(self) -> tuple[list[Item], list[float]]:
+    def ordered(self) -> tuple[list[Item], list[float]]:
         """The items in the order in which smaller and smaller shares of the memory ask for them, and the share that
         each number of them leaves, about.
         """
@@ -114,7 +114,7 @@ class CheapestRoom:
     @cached_property
     def seconds(self) -> list[float]:
         """Seconds that each number of items takes, about."""
-        return [*accumulate((item.seconds for item in self.row[0]), initial=0.0)]
+        return [*accumulate((item.seconds for item in self.ordered[0]), initial=0.0)]
 
     def fitting(self, full: float = 1.0, most: float = inf) -> tuple[dict[str, Layout], float]:
         """The layouts with the fewest items that take no more than this share of the allowed memory, as far as it is
@@ -124,7 +124,7 @@ class CheapestRoom:
         limited = self.plan.uses.limits.tokens_per_rank is not None
         if limited or self.share(0) <= full:
             return self.plan.layouts, 0.0
-        every = len(self.row[0])
+        every = len(self.ordered[0])
         for _ in range(LOOKS):
             few = max(count for count, share in self.shares.items() if share > full)
             enough = min((count for count, share in self.shares.items() if share <= full), default=None)
@@ -140,7 +140,7 @@ class CheapestRoom:
     def guess(self, full: float) -> int:
         """How many items are enough by what they free, corrected by what those that are known left nearest to it."""
         near = sorted(self.shares, key=lambda count: (abs(self.shares[count] - full), -count))
-        (at, *others), about = near, self.row[1]
+        (at, *others), about = near, self.ordered[1]
         ratio = 1.0
         for other in (each for each in others if self.shares[each] != self.shares[at]):
             ratio = (about[at] - about[other]) / (self.shares[at] - self.shares[other])
@@ -150,7 +150,7 @@ class CheapestRoom:
     def after(self, count: int) -> dict[str, Layout]:
         """The layouts with so many items, and with all offloaded that hides of modules that recompute some."""
         layouts = {**self.plan.layouts}
-        for name, item in {item.module: item for item in self.row[0][:count] if count}.items():
+        for name, item in {item.module: item for item in self.ordered[0][:count] if count}.items():
             layout = with_fields(layouts[name], **{item.field: item.value()})
             hidden = self.hidden(name, layout) if item.field == "recompute" else 0.0
             layouts[name] = changed(self.inputs, name, layout, {"offload": hidden}) if hidden else layout

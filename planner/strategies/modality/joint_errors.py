@@ -77,5 +77,5 @@ def nearest_error(done: JointSearch) -> Infeasible:
 
     whole = fixing(inputs, {name: placed_layout(layout, size) for name, layout in nearest.layouts.items()})
     change = fitting_change(whole, nearest.layouts, may=is_fixed)
-    fix = change.instead if change else "more ranks, a smaller batch, or recompute: full of an encoder in fix.layouts"
+    fix = change.fix if change else "more ranks, a smaller batch, or recompute: full of an encoder in fix.layouts"
     return Infeasible(f"{nearest.kind}: {nearest.because}", where="memory", fix=fix)

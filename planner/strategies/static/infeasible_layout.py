@@ -59,7 +59,7 @@ def impossible_fields(inputs: Inputs) -> tuple[str, str] | None:
     problem, fixed = layout_problem(inputs), fixed_fields(inputs)
     wrong = contradiction(problem, fixed) if has_searched(fixed) else None
     change = smallest_change(problem, fixed) if wrong else None
-    return (wrong[0], change.instead if change else wrong[1]) if wrong else None
+    return (wrong[0], change.fix if change else wrong[1]) if wrong else None
 
 
 def has_searched(fixed: Parallelism) -> bool:
@@ -89,7 +89,7 @@ def infeasible_error(
     change = smallest_change(problem, fixed, module)
     ranks, batch = problem.trained.ranks, len(problem.trained.sizes)
     held = f" with {fixed_text(fixed)}" if has_searched(fixed) else ""
-    fix = change.instead if change else "more ranks, a smaller model, or shorter sequences"
+    fix = change.fix if change else "more ranks, a smaller model, or shorter sequences"
     if screened is None:
         if not change and problem.trained.equal_lengths:
             fix = "a batch that some number of replicas divides"

@@ -59,7 +59,7 @@ class Change:
         return sum(each.lateness for each in self.asked), self.doublings, self.seconds
 
     @property
-    def instead(self) -> str:
+    def fix(self) -> str:
         """The differences as the fix of an error."""
         return f"{' and '.join(self.differences)} instead"
 
