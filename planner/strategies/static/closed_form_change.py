@@ -26,7 +26,7 @@ from planner.layouts import (
 )
 from planner.plan.plan_file import Layout
 from planner.specs.base import with_fields
-from planner.specs.parallelism import Parallelism, decided_fields
+from planner.specs.parallelism import MESH_DIMS, Parallelism, decided_fields
 from planner.strategies.static.nearest_change import CHANGED_FIRST, Change, FieldChange, nearest_change
 
 ALONE = CHANGED_FIRST[:-1]  # but ranks
@@ -45,7 +45,9 @@ def smallest_change(problem: LayoutProblem, fixed: Parallelism, module: str = ""
 
 def opened(problem: LayoutProblem, fixed: Parallelism, changes: Sequence[FieldChange]) -> Change:
     """The nearest of the layouts that fit, with any values of these fields, or the leanest."""
-    open_ = with_fields(fixed, **dict.fromkeys(("stages", "dp", *(each.field for each in changes))))
+    names = {each.field for each in changes}
+    follows = {"stages", "dp"} if names & {*MESH_DIMS} else {"stages"}
+    open_ = with_fields(fixed, **dict.fromkeys(names | follows))
     problem = replace(problem, trained=replace(problem.trained, fixed=open_))
     screened = screen(problem, layouts_of(problem, open_))
     if not len(screened.seconds):
