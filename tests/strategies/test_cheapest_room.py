@@ -79,6 +79,20 @@ def test_what_a_job_fixes_is_kept(job):
     assert room.after(len(every))["llm"].recompute == "selective"
 
 
+def test_a_fixed_share_stays_and_others_are_offloaded_before_anything_is_recomputed(tmp_path):
+    """On devices with a link to their host, shares that hide free bytes for nothing."""
+    job = seeing_job(tmp_path, rows=ROWS, images=IMAGES)
+    kind = job.cluster.ranks[0].kind
+    linked = replace(job, devices={kind: with_fields(job.device, host_gb_per_s=8.0)})
+    room = room_of(linked)
+    assert {(item.module, item.field) for item in room.ordered[0][:2]} <= {("llm", "offload"), ("vit", "offload")}
+    assert any(each.offload for each in room.after(len(room.ordered[0])).values())
+    fixed = with_fields(job.job.fix, layouts={"llm": Parallelism(offload=0.0)})
+    kept = room_of(replace(linked, job=with_fields(job.job, fix=fixed)))
+    assert ("llm", "offload") not in {(item.module, item.field) for item in kept.ordered[0]}
+    assert kept.after(len(kept.ordered[0]))["llm"].offload == 0.0
+
+
 def test_a_lower_hull_has_rising_slopes_and_nothing_below():
     points = [Point("none", *each) for each in ((4.0, 0.0), (3.0, 3.0), (2.0, 2.0), (1.0, 2.5), (0.0, 6.0))]
     assert [(each.bytes, each.seconds) for each in lower_hull(points)] == [(4.0, 0.0), (1.0, 2.5), (0.0, 6.0)]

@@ -27,7 +27,7 @@ from planner.specs.hardware.cluster import device_of_rank
 from planner.specs.inputs import Inputs
 from planner.specs.parallelism import ZERO_BUBBLE, Recompute, decided_fields
 from planner.specs.workload.items import part_lengths
-from planner.strategies.modality.joint_changes import Change, changed
+from planner.strategies.modality.joint_changes import Change
 from planner.strategies.static import item_line, micro_batch_count
 
 CLOSE = 0.001  # of the allowed memory: as far as looks are trusted
@@ -153,7 +153,7 @@ class CheapestRoom:
         for name, item in {item.module: item for item in self.ordered[0][:count] if count}.items():
             layout = with_fields(layouts[name], **{item.field: item.value()})
             hidden = self.hidden(name, layout) if item.field == "recompute" else 0.0
-            layouts[name] = changed(self.inputs, name, layout, {"offload": hidden}) if hidden else layout
+            layouts[name] = with_fields(layout, offload=hidden) if hidden else layout
         return layouts
 
     def tried(self, count: int) -> TriedPlan:
@@ -176,10 +176,10 @@ class CheapestRoom:
 
     def hidden(self, name: str, layout: Layout) -> float:
         """The largest share of a module's activations that may be offloaded, and whose copies hide."""
-        knobs = self.inputs.software.knobs
+        knobs, fixed = self.inputs.software.knobs, decided_fields(self.inputs.fixed_of(name))
         beside = knobs.offload == "any" or (layout.pp == 1 and layout.recompute == "none")
-        able = beside and knobs.offload != "none" and knobs.offload_shares == "any" and not self.alike
-        return self.alone(name, layout).hidden if able else 0.0
+        told = beside and knobs.offload != "none" and knobs.offload_shares == "any"
+        return self.alone(name, layout).hidden if told and "offload" not in fixed and not self.alike else 0.0
 
     def items_of(self, name: str) -> list[Item]:
         """The items of one module, in their order; none where its forwards keep nothing for a backward."""
