@@ -12,7 +12,7 @@ from planner.errors import Infeasible, InputError
 from planner.specs.base import with_fields
 from planner.specs.parallelism import Parallelism
 from planner.strategies import modality_layout
-from planner.strategies.static import fixing
+from planner.strategies.static import fixing, solve_fixed
 from planner.strategies.static.memory_fit import memory_fit_of_job
 from planner.strategies.static.nearest_change import CHANGED_FIRST, Change, FieldChange, are_several, nearest_change
 from planner.units import GIB
@@ -89,3 +89,10 @@ def test_a_search_that_finds_nothing_says_which_fixed_field_to_change(tight):
     assert refused.value.fix == "llm.micro_batch=1 instead"
     changed = {**FIXED, "llm": with_fields(FIXED["llm"], micro_batch=1)}
     assert modality_layout.plan(tight(0.3, changed), None).outcome.value > 0
+
+
+def test_layouts_by_hand_that_do_not_fit_are_refused_with_a_change(tight):
+    with pytest.raises(Infeasible, match="would hold") as refused:
+        solve_fixed(tight(0.8))
+    assert refused.value.fix == "llm.micro_batch=1 instead"
+    assert solve_fixed(tight(0.8, {**FIXED, "llm": with_fields(FIXED["llm"], micro_batch=1)})).outcome.value > 0

@@ -13,7 +13,6 @@ from planner.strategies.static.joint_plan import (
     first_that_fits,
     plan_of_layouts,
     quicker_assignment,
-    solve_together,
     undefined_items,
     unsupported_together,
 )
@@ -22,7 +21,7 @@ from planner.strategies.static.memory_fit import MemoryFit, StageMemory, memory_
 from planner.strategies.static.nearest_change import Change, FieldChange
 from planner.strategies.static.static_plan import item_line, micro_batch_count
 from planner.strategies.static.static_prediction import StepTimePrediction, predict_job, predict_plan
-from planner.strategies.static.tried_change import fitting_change
+from planner.strategies.static.tried_change import fitting_change, solve_fixed
 
 __all__ = [
     "AS_FIXED",
@@ -51,7 +50,7 @@ __all__ = [
     "predict_job",
     "predict_plan",
     "quicker_assignment",
-    "solve_together",
+    "solve_fixed",
     "undefined_items",
     "unsupported_together",
     "with_asked",

@@ -4,13 +4,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 from planner.errors import Infeasible, InputError
-from planner.plan.plan_file import Layout
+from planner.plan.plan_file import Layout, Plan
 from planner.scoring import exceeds_memory, score
 from planner.specs.base import Ranks, with_fields
 from planner.specs.inputs import Inputs
 from planner.specs.parallelism import Parallelism
 from planner.strategies.static.changed_layouts import changed_layouts, with_asked
-from planner.strategies.static.joint_plan import plan_of_layouts
+from planner.strategies.static.joint_plan import plan_of_layouts, plan_together, solve_together
 from planner.strategies.static.nearest_change import Change, FieldChange, nearest_change
 
 
@@ -22,6 +22,17 @@ def fitting_change(
     """
     options = [each for each in field_changes(inputs, layouts) if may(each)]
     return nearest_change(options, partial(tried, inputs, layouts, runs))
+
+
+def solve_fixed(inputs: Inputs) -> Plan:
+    """The priced plan of the layouts that a job fixes, with its bound. Raises InputError, and Infeasible with the
+    nearest change that fits where it does not.
+    """
+    try:
+        return solve_together(inputs)
+    except Infeasible as error:
+        change = fitting_change(inputs, plan_together(inputs).layouts) if error.where == "memory" else None
+        raise Infeasible(error.message, where=error.where, fix=change.fix if change else error.fix) from error
 
 
 def tried(inputs: Inputs, layouts: Mapping[str, Layout], runs: bool, changes: Sequence[FieldChange]) -> Change | None:
