@@ -39,7 +39,7 @@ from planner.strategies import (
 from planner.strategies.static import (
     assign_batch,
     impossible_fields,
-    solve_together,
+    solve_fixed,
     undefined_items,
     unsupported_together,
 )
@@ -76,7 +76,7 @@ def solve_job(inputs: Inputs, on_batch: OnProgress) -> SolvedJob:
     require_objective(inputs)
     require_items(inputs)
     if inputs.job.strategy == BY_HAND:
-        return solve_each(inputs, solve_together, on_batch)
+        return solve_each(inputs, solve_fixed, on_batch)
     require_launchable(inputs, fixed_fields(inputs), "layout")
     require_possible(inputs)
     require_no_packs(inputs)

@@ -31,7 +31,7 @@ from planner.strategies.modality.joint_alternatives import joint_alternatives
 from planner.strategies.modality.joint_errors import nearest_error, require_possible_fields
 from planner.strategies.modality.joint_search import JointSearch
 from planner.strategies.modality.plain_layouts import conventional, plainest
-from planner.strategies.static import JointItems, quicker_assignment, solve_together, unsupported_together
+from planner.strategies.static import JointItems, quicker_assignment, solve_fixed, unsupported_together
 from planner.strategies.static.tried_layouts import TriedLayouts, chosen_plan
 
 SUMMARY = "encoders and LLM together: a layout of each, and the ranks of each: all, the first stage, or their own"
@@ -56,7 +56,7 @@ def plan(inputs: Inputs, base: Plan | None) -> Plan:
     fixed fields that no layout has.
     """
     if fixes_stages(inputs):
-        as_fixed = solve_together(inputs)
+        as_fixed = solve_fixed(inputs)
         return with_fields(as_fixed, made=with_fields(as_fixed.made, strategy=inputs.job.strategy))
     inputs = with_joint_fields(inputs)
     require_possible_fields(inputs)

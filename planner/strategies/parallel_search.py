@@ -57,7 +57,7 @@ from planner.scoring import (
 )
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
-from planner.strategies.static.layout_change import infeasible_error
+from planner.strategies.static.infeasible_layout import infeasible_error
 from planner.strategies.static.numeric_alternatives import numeric_alternatives
 from planner.strategies.static.plain_choice import PlainChoice
 from planner.strategies.static.simulated_layouts import layout_alternatives, simulate_best

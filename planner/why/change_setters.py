@@ -74,7 +74,11 @@ def set_strategy(inputs: Inputs, key: str, value: str) -> Inputs:
 
 
 def set_recompute(inputs: Inputs, key: str, value: str) -> Inputs:
-    """Change recompute to a name, or to parts like `norm,mlp`; measured costs with it stay, others are dropped."""
+    """Change recompute to a name, to parts like `norm,mlp`, or to ranges of layers as in jobs; measured costs with it
+    stay, others are dropped.
+    """
+    if value[:1] == "{":
+        return set_as_in_jobs(inputs, key, value)
     names = get_args(RecomputeName)
     parts = [one_of(part, key, (*names, *RECOMPUTED_PARTS)) for part in value.split(",")]
     how: Recompute = parts[0] if value in names else recompute_of(one_of(part, key, RECOMPUTED_PARTS) for part in parts)

@@ -4,6 +4,7 @@ Of several modules those that are not asked about keep their layouts; where a st
 solved again.
 """
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -17,7 +18,7 @@ from planner.specs.base import UNSET, Spec, UnsetType, with_fields
 from planner.specs.inputs import Inputs
 from planner.specs.parallelism import Parallelism, decided_fields
 from planner.strategies import STRATEGIES
-from planner.strategies.static import changed_layouts, fitting_change, predict_job, unsupported_together
+from planner.strategies.static import FieldChange, changed_layouts, fitting_change, predict_job, unsupported_together
 from planner.why.apply_changes import AskedChange, apply_changes, apply_implied, apply_module_changes, followed
 from planner.why.change_setters import ITEM, change_job
 from planner.why.kept_layouts import decided_again, kept_plan, placed_again
@@ -138,39 +139,20 @@ def nearest_feasible(unchanged: Inputs, words: tuple[str, ...], resolve: SolveAg
     for at, word in enumerate(words):
         key, _, value = (part.strip() for part in word.partition("="))
         tries = [f"{key}={other}" for other in values_to_plan(unchanged, key, int(value) if value.isdigit() else 0)]
-        others = (words[:at], words[at + 1 :])
-        feasible = first_feasible(unchanged, tries, others, resolve)
-        if feasible:
-            return feasible
+
+        def feasible(tried: str, at: int = at) -> bool:
+            return is_feasible(unchanged, (*words[:at], tried, *words[at + 1 :]), resolve)
+
+        if tries and feasible(tries[-1]):
+            return tries[bisect_left(tries, True, hi=len(tries) - 1, key=feasible)]
     return ""
 
 
 def values_to_plan(inputs: Inputs, key: str, asked: int) -> Sequence[int]:
     """Values from the requested one up to the plan's, or to the largest degree of an item, rising."""
-    if key == "ranks":
-        return range(asked + 1, inputs.cluster.size + 1)
-    if key == "nodes":
-        return range(asked + 1, inputs.cluster.size // inputs.cluster.ranks[0].per_node + 1)
-    if ITEM.fullmatch(key):
-        return [degree for degree in sorted(inputs.job.degrees) if degree > asked]
-    return ()
-
-
-def first_feasible(
-    inputs: Inputs, tries: list[str], others: tuple[tuple[str, ...], tuple[str, ...]], resolve: SolveAgain
-) -> str:
-    """The first feasible of rising changes; empty when the last is infeasible too."""
-    before, after = others
-    if not tries or not is_feasible(inputs, (*before, tries[-1], *after), resolve):
-        return ""
-    low, high = 0, len(tries) - 1
-    while low < high:
-        middle = (low + high) // 2
-        if is_feasible(inputs, (*before, tries[middle], *after), resolve):
-            high = middle
-        else:
-            low = middle + 1
-    return tries[high]
+    every = {"ranks": inputs.cluster.size, "nodes": inputs.cluster.size // inputs.cluster.ranks[0].per_node}
+    degrees = sorted(inputs.job.degrees) if ITEM.fullmatch(key) else ()
+    return range(asked + 1, every[key] + 1) if key in every else [degree for degree in degrees if degree > asked]
 
 
 def is_feasible(inputs: Inputs, words: tuple[str, ...], resolve: SolveAgain) -> bool:
@@ -215,5 +197,9 @@ def with_nearest(
     if isinstance(kept, Solved) or kept.where != "memory":
         return binding
     changed = changed_layouts(change.inputs, change.asked, layouts)
-    nearest = fitting_change(change.inputs, changed, asked=change.asked)
+
+    def stays(each: FieldChange) -> bool:
+        return getattr(change.asked.get(each.module), each.field, None) is not None
+
+    nearest = fitting_change(change.inputs, changed, may=lambda each: not stays(each))
     return with_fields(binding, fix=" and ".join(nearest.differences) + " as well" if nearest else binding.fix)

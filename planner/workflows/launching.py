@@ -1,14 +1,14 @@
 """Plans for other programs: the file that starts one, or the best plan of those that the program can be told."""
 
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 from shlex import quote
-from typing import get_args
+from typing import Any, get_args
 
 from planner import pipeline
 from planner import why as reasons
-from planner.errors import Infeasible, InputError
+from planner.errors import Infeasible, InputError, PlannerError
 from planner.export import ExportedPlan, Unsaid, export_plan, require_known, told_arguments
 from planner.plan.descriptions import layout_text
 from planner.plan.plan_file import Plan
@@ -19,11 +19,12 @@ from planner.specs.job import Fix
 from planner.specs.named_files import read_software
 from planner.specs.parallelism import Parallelism, Recompute, RecomputeName
 from planner.strategies import strategy_deciding
-from planner.targets import TARGETS, Target
+from planner.targets import TARGETS
 from planner.units import percent
 
 DEFAULTS = JobOptions()
 WHOLLY: tuple[Recompute, ...] = ("full", "none")
+RECOMPUTE: tuple[Recompute, ...] = get_args(RecomputeName)
 
 
 def plan_at(reference: str) -> tuple[Plan, str]:
@@ -69,75 +70,55 @@ def best_told(plan: Plan, to: str, version: str) -> str | None:
 
 
 def best_for(plan: Plan, to: str, version: str) -> Plan:
-    """The best plan of a plan's problem that a program can be told, whatever layout was asked for: of those that
-    recompute all layers or none, where no argument says how the best of all does. Raises InputError and Infeasible.
+    """The best plan of a plan's problem that a program can be told, whatever layout was asked for: of one module, of
+    those that recompute all layers or none, where no argument says how the best of all does; of several, of those whose
+    modules are all on all ranks, with the same degrees. Raises InputError and Infeasible.
     """
     if len(plan.layouts) > 1:
-        return best_beside(plan, to, version)
-    found = best_with(plan, TARGETS[to], None)
-    try:
-        told_arguments(TARGETS[to], found, version)
-    except Unsaid as error:
-        told = []
-        for how in WHOLLY if error.where.endswith(".recompute") else ():
-            with suppress(Infeasible):
-                told.append(best_with(plan, TARGETS[to], how))
-        if not told:
-            raise
-        found = min(told, key=lambda each: each.prediction.step_seconds)
-    return found
-
-
-def best_with(plan: Plan, target: Target, how: Recompute | None) -> Plan:
-    """The best plan of a plan's problem that a program can launch, which recomputes like this, or as it is best. Raises
-    InputError and Infeasible.
-    """
-    inputs = reasons.asked_inputs(reasons.single_step(plan, 0))
+        return quickest_told(plan, to, version, [alike(plan, *each) for each in product((1, 2, 4, 8), RECOMPUTE)])
     (layout,) = plan.layouts.values()
-    job = with_fields(
-        inputs.job,
-        strategy=strategy_deciding("layouts", 1),
-        layout=Parallelism(dtype=layout.dtype, gradients=layout.gradients, recompute=how),
-        fix=Fix(),
-    )
-    timing = with_fields(inputs.timing, overlaps_replicas=True, gathers_ahead=True)  # that is a matter of arguments too
-    framework = read_software(target.software)[0].framework
-    return pipeline.plan_of(replace(inputs, job=job, timing=timing, software=framework))
+    own = Parallelism(dtype=layout.dtype, gradients=layout.gradients)
+    try:
+        return quickest_told(plan, to, version, [{"layout": own}])
+    except Unsaid as error:
+        if not error.where.endswith(".recompute"):
+            raise
+        return quickest_told(plan, to, version, [{"layout": with_fields(own, recompute=how)} for how in WHOLLY])
 
 
-def best_beside(plan: Plan, to: str, version: str) -> Plan:
-    """The quickest plan of a plan's problem whose modules are all on all ranks, with the same degrees, of those that a
-    program can be told. Raises Infeasible where none fits.
+def alike(plan: Plan, tp: int, how: Recompute) -> dict[str, Any]:
+    """Fields of a job whose modules are all on all ranks, with the same degrees."""
+    every = Ranks(range(plan.size))
+    own = Parallelism(tp=tp, cp=1, pp=1, zero=1, recompute=how, micro_batch=1, overlap=(), offload=0.0, ranks=every)
+    encoder = with_fields(own, ahead=0, serves=1, backward="at_once")
+    read = {edge.source for edge in plan.edges}
+    return {
+        "layout": Parallelism(),
+        "fix": Fix(layouts={name: encoder if name in read else own for name in plan.layouts}),
+    }
+
+
+def quickest_told(plan: Plan, to: str, version: str, asked: Sequence[dict[str, Any]]) -> Plan:
+    """The quickest plan that a program can launch, and be told, of a plan's problem with other fields of its job. Where
+    there is none, raises InputError and Infeasible as the first did.
     """
-    inputs = reasons.asked_inputs(reasons.single_step(plan, 0))
-    framework, found = read_software(TARGETS[to].software)[0].framework, []
-    llm = next(name for name in plan.layouts if not any(edge.source == name for edge in plan.edges))
-    kinds: tuple[Recompute, ...] = get_args(RecomputeName)
-    for tp, how in product((1, 2, 4, 8), kinds):
-        own = Parallelism(
-            tp=tp,
-            cp=1,
-            pp=1,
-            zero=1,
-            recompute=how,
-            micro_batch=1,
-            overlap=(),
-            offload=0.0,
-            ranks=Ranks(range(plan.size)),
-        )
-        encoder = with_fields(own, ahead=0, serves=1, backward="at_once")
-        layouts = {name: own if name == llm else encoder for name in plan.layouts}
-        job = with_fields(
-            inputs.job, strategy=strategy_deciding("layouts", 2), layout=Parallelism(), fix=Fix(layouts=layouts)
-        )
+    inputs, refused, found = reasons.asked_inputs(reasons.single_step(plan, 0)), list[PlannerError](), list[Plan]()
+    timing = with_fields(inputs.timing, overlaps_replicas=True, gathers_ahead=True)  # that is a matter of arguments too
+    timing = timing if len(plan.layouts) == 1 else inputs.timing
+    framework, strategy = (
+        read_software(TARGETS[to].software)[0].framework,
+        strategy_deciding("layouts", len(plan.layouts)),
+    )
+    for fields in asked:
+        job = with_fields(inputs.job, **{"strategy": strategy, "fix": Fix(), **fields})
         try:
-            each = pipeline.plan_of(replace(inputs, job=job, software=framework))
+            each = pipeline.plan_of(replace(inputs, job=job, timing=timing, software=framework))
             told_arguments(TARGETS[to], each, version)
-        except (InputError, Infeasible):
-            continue
-        found.append(each)
+            found.append(each)
+        except (InputError, Infeasible) as error:
+            refused.append(error)
     if not found:
-        raise Infeasible("no such plan fits", where="layouts", fix="more ranks")
+        raise refused[0]
     return min(found, key=lambda each: each.prediction.step_seconds)
 
 

@@ -13,8 +13,8 @@ from planner.errors import InputError
 from planner.specs.base import with_fields
 from planner.specs.inputs import JobOptions, load_job
 from planner.specs.parallelism import Parallelism
-from planner.strategies.static.layout_change import CHANGED_FIRST
 from planner.strategies.static.memory_fit import memory_fit_of_job
+from planner.strategies.static.nearest_change import CHANGED_FIRST
 from planner.units import GIB
 from tests.static_jobs import for_software, small_cluster, static_job
 
@@ -61,7 +61,7 @@ def test_no_is_exit_code_3_and_names_a_change_that_fits(tmp_path):
     assert done.exit_code == 3
     said = json.loads(done.stdout)
     assert not said["fits"] and said["memory"]["chance"] > 0.5
-    changed = {"zero": "0", **dict(each.split(" ", 1) for each in said["change"]["what"])}
+    changed = {"zero": "0", **dict(each.split("=", 1) for each in said["change"]["what"])}
     fixed = ", ".join(f"{name}: {value}" for name, value in changed.items())
     again = static_job(tmp_path, "llama-3-8b", small_cluster(tmp_path, "h100-80gb", 8), [8192] * 8, fixed)
     assert pipeline.fits(again).fits
@@ -114,7 +114,7 @@ def test_the_smallest_change_is_of_the_field_that_people_change_first(tmp_path):
         for value in values:
             with suppress(InputError):
                 fitting |= {name} if deepspeed_7b(tmp_path, **{name: value}).fits else set()
-    assert {each.split(" ")[0] for each in found.change.differences} == {min(fitting, key=CHANGED_FIRST.index)}
+    assert {each.split("=")[0] for each in found.change.differences} == {min(fitting, key=CHANGED_FIRST.index)}
 
 
 SMALLER_PASSES = ("yi-34b", "h100-80gb", "tp: 4, dp: 8, micro_batch: 4, zero: 1, recompute: none")  # are one change
@@ -135,7 +135,7 @@ def test_one_field_is_changed_where_one_is_enough(tmp_path, which, change):
 
     found = of(kept)
     assert not found.fits
-    ((name, value),) = (each.split(" ", 1) for each in found.change.differences)
+    ((name, value),) = (each.split("=", 1) for each in found.change.differences)
     assert name == change
     del kept["dp"]
     assert of(kept | {name: value}).fits
@@ -152,7 +152,7 @@ def test_stages_that_do_not_fit_are_even_in_the_smallest_change(tmp_path):
 
     found = of(fixed)
     assert not found.fits
-    changed = dict(each.split(" ", 1) for each in found.change.differences)
+    changed = dict(each.split("=", 1) for each in found.change.differences)
     assert changed["stages"] != fixed["stages"] and of(fixed | changed).fits
 
 

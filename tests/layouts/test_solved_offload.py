@@ -22,11 +22,12 @@ from planner.plan.launchable.launch_refusals import launch_refusals
 from planner.plan.launchable.launch_rules import trained_facts
 from planner.scoring import score
 from planner.specs.base import Layers, with_fields
+from planner.specs.hardware.cluster import NodeStorage
 from planner.specs.parallelism import ZERO_BUBBLE, Parallelism
 from planner.strategies import parallel_search
 from planner.strategies.static import predict_job
+from planner.strategies.static.closed_form_change import smallest_change
 from planner.strategies.static.joint_plan import draft_of_layouts
-from planner.strategies.static.layout_change import fixed_numbers, smallest_change
 from planner.strategies.static.memory_fit import memory_fit_of_job
 from tests.static_jobs import small_cluster, static_inputs
 
@@ -277,20 +278,26 @@ def test_the_smallest_change_is_recomputation_before_offload(tmp_path):
     fixed = f"{TIGHT}, micro_batch: 1, recompute: none"
     inputs = static_inputs(tmp_path, "llama-3-8b", small_cluster(tmp_path, KIND, 8), [10240] * 8, fixed)
     found = memory_fit_of_job(inputs)
-    assert not found.fits and found.change.differences == ("recompute selective",)
+    assert not found.fits and found.change.differences == ("recompute=selective",)
     for change in ("recompute: selective", "recompute: none, offload: 0.3"):
         cluster, changed = inputs.sources["cluster"], f"{TIGHT}, micro_batch: 1, {change}"
         assert memory_fit_of_job(static_inputs(tmp_path, "llama-3-8b", cluster, [10240] * 8, changed)).fits
 
 
+@pytest.mark.parametrize("host", [None, 2.0])
 @pytest.mark.parametrize("offload", ["0.4", "1.0", "[attention, norm]"])
-def test_the_smallest_change_hides_what_a_job_offloads(tmp_path, offload):
-    """Short sequences compute too little on most meshes beside copies of all their activations."""
+def test_the_smallest_change_hides_what_a_job_offloads(tmp_path, offload, host):
+    """Short sequences compute too little on most meshes beside copies of all their activations, and a host may have no
+    room for these.
+    """
     fixed = f"tp: 1, cp: 1, pp: 1, zero: 0, recompute: none, offload: {offload}"
     inputs = static_inputs(tmp_path, "llama-3-8b", small_cluster(tmp_path, KIND, 8), [2048] * 32, fixed)
-    change = smallest_change(layout_problem(inputs), fixed_numbers(fixed_fields(inputs)))
+    if host:
+        storage = NodeStorage(host_gib=host, disk_gib=1.0)
+        inputs = replace(inputs, cluster=with_fields(inputs.cluster, storage=storage))
+    change = smallest_change(layout_problem(inputs), fixed_fields(inputs))
     if change:
         names = ("tp", "cp", "pp", "vpp", "zero", "micro_batch", "recompute", "offload", "sequence_parallel")
-        fields = {name: getattr(change.layout, name) for name in names}
+        fields = {name: getattr(change.layouts[""], name) for name in names}
         said = with_fields(inputs.job.fix, layouts={inputs.module: Parallelism(**fields)})
         assert predict_job(replace(inputs, job=with_fields(inputs.job, fix=said))).fits

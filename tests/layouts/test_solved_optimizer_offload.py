@@ -213,7 +213,7 @@ def test_the_smallest_change_may_be_the_share_alone(read):
     found = memory_fit_of_job(read(fixed))
     assert not found.fits
     (change,) = found.change.differences
-    name, share = change.split(" ")
+    name, share = change.split("=")
     assert name == "optimizer_offload" and memory_fit_of_job(read(f"{fixed}, {name}: {share}")).fits
 
 

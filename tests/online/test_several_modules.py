@@ -21,7 +21,7 @@ from planner.plan.step_files import SPENT_FILE, STEP_FILE, PlanHead, PlanningTim
 from planner.scoring import require_memory_in_order, score
 from planner.specs.base import with_fields
 from planner.specs.inputs import JobOptions, load_job
-from planner.strategies.static import assign_batch, solve_together
+from planner.strategies.static import assign_batch, solve_fixed
 from tests.examples import soaked
 from tests.online.several_jobs import (
     LAYOUTS,
@@ -154,7 +154,7 @@ def test_the_layouts_of_the_first_batch_stay(tmp_path):
 
     def decide(alone):
         asked.append(alone.batches)
-        return solve_together(alone)
+        return solve_fixed(alone)
 
     solved = solve_job.solve_each(inputs, decide, lambda *_: None)
     assert asked == [inputs.batches[:1]] and len(solved.plan.steps) == len(solved.step_seconds) == 4

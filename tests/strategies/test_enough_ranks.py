@@ -7,7 +7,7 @@ import pytest
 from planner.errors import Infeasible
 from planner.layouts import layout_problem
 from planner.strategies import parallel_search
-from planner.strategies.static.enough_ranks import enough_ranks
+from planner.strategies.static.closed_form_change import enough_ranks
 from tests.static_jobs import small_cluster, static_inputs
 
 

@@ -53,4 +53,4 @@ def test_groups_are_single_ranks(job, said):
 def test_what_is_fixed_otherwise_is_an_error_of_input(job, dim):
     with pytest.raises(InputError) as refused:
         solve(job(f"strategy: parallel_search\nlayout: {{{dim}: 2}}\n"))
-    assert refused.value.fix == f"{dim} 1 instead" and "state spaces" in refused.value.message
+    assert refused.value.fix == f"{dim}=1 instead" and "state spaces" in refused.value.message

@@ -56,7 +56,14 @@ def test_of_single_sequences_in_static_layouts_what_to_ask_instead_is_named(solv
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "fixed"),
-    [("tp=2", "tp: 2"), ("pp=2", "pp: 2"), ("cp=4", "cp: 4"), ("micro_batch=2", "micro_batch: 2"), ("dp=4", "dp: 4")],
+    [
+        ("tp=2", "tp: 2"),
+        ("pp=2", "pp: 2"),
+        ("cp=4", "cp: 4"),
+        ("micro_batch=2", "micro_batch: 2"),
+        ("dp=4", "dp: 4"),
+        ("recompute={0-2: full}", "recompute: {0-2: full}"),
+    ],
 )
 @pytest.mark.every(3)
 def test_a_field_of_the_layout_is_fixed_and_the_others_are_searched(solve, change, fixed):

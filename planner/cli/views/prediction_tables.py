@@ -15,7 +15,7 @@ from planner.costs.memory import Footprint
 from planner.plan.descriptions import all_items_text, left_out_texts, module_layout_text
 from planner.plan.pack_fill import pack_fill, pack_text
 from planner.scoring import HostMemory, PlanAnswer, objective_of, plan_answer, sample_modules
-from planner.strategies.static import LayoutChange, MemoryFit, StageMemory, StepTimePrediction
+from planner.strategies.static import MemoryFit, StageMemory, StepTimePrediction
 from planner.units import GIB, duration, percent, plural
 
 LEAST = 5e-4  # share of the step: less is 0.0 %
@@ -170,9 +170,9 @@ def change_text(fit: MemoryFit) -> str:
         )
     if change is None:
         return "no change that was tried fits: it needs more ranks, shorter sequences, or another layout"
-    how = "by the closed form" if isinstance(change, LayoutChange) else "simulated"
+    how = "simulated" if change.simulated else "by the closed form"
     used = f"{gib_text(change.bytes_needed)}, {duration(change.seconds)} a step {how}"
-    return f"the smallest change that fits: {', '.join(change.differences)} ({used})"
+    return f"the smallest change that fits: {' and '.join(change.differences)} ({used})"
 
 
 def gib(taken: Footprint) -> dict[str, float]:

@@ -14,7 +14,7 @@ from planner.specs.job import Limits
 from planner.specs.layers import Module
 from planner.units import GIB
 
-MOST_RANKS = 2**17  # more than any cluster: where the search for enough ranks ends
+DOUBLINGS = tuple(2**power for power in range(1, 17))  # times as many ranks as there are
 
 
 def require_states_fit(
@@ -46,13 +46,12 @@ def enough_ranks(
     module: Module, layout: Layout, device: Device, limits: Limits, accounting: MemoryCoefficients
 ) -> int | None:
     """The next doubling of the number of ranks over which the states fit; None where sharding does not help."""
-    count = len(layout.ranks)
-    while count < MOST_RANKS:
-        count *= 2
+
+    def fits(count: int) -> bool:
         wider = with_fields(layout, ranks=Ranks(range(count)), dp=count)
-        if activation_bytes_left(module, wider, device, limits, accounting) > 0:
-            return count
-    return None
+        return activation_bytes_left(module, wider, device, limits, accounting) > 0
+
+    return next((count for count in map(len(layout.ranks).__mul__, DOUBLINGS) if fits(count)), None)
 
 
 class PoolLimits(NamedTuple):

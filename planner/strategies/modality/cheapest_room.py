@@ -1,24 +1,25 @@
-"""As little offloaded and recomputed as fits, over all modules of joint layouts: what takes least for a byte first.
+"""As little offloaded and recomputed as fits, over all modules of joint layouts: one knapsack of bytes and seconds.
 
-Copies of activations that hide take nothing. Of what layers may recompute, the sets of parts on the lower hull of
-(bytes freed, seconds taken) of a module are mixed: some of its layers recompute a set, the others the one before it on
-the hull. All modules' sets in the order of their seconds for a byte are one row of steps, and the fewest steps of the
-row that fit are found by bisection, which is steered by what each step frees: layers of encoders are recomputed where
-those of the LLM would cost more, and the other way round. The samples stay where they are meanwhile.
+Its items: a part of what a module can offload, whose copies hide, so that it takes nothing; and one more layer of each
+pipeline rank of a module that recomputes the next set of parts instead of the one before, of the sets on the lower hull
+of (bytes kept, seconds taken). Those that take least for a byte come first, of whichever module. An item is taken where
+some rank with its module holds too much: by arithmetic, from what the ranks hold without any. How far that is off, as
+modules peak at different times, the plans themselves say, of which few are looked at. The samples stay where they are
+meanwhile.
 """
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import accumulate, pairwise
 from math import inf
-from typing import NamedTuple
+from operator import neg
+from typing import Any, NamedTuple
 
-from planner.costs import SharedPrices, pricing_of
-from planner.costs.memory import OFFLOAD_STEPS
+from planner.costs import SharedPrices
 from planner.layouts import layout_problem, recompute_ranges, searched_sets
-from planner.plan.gradient_flow import GradientFlow, gradient_flows
+from planner.plan.gradient_flow import gradient_flows
 from planner.plan.plan_file import Layout, Plan
 from planner.scoring import TriedPlan
 from planner.specs.base import Layers, with_fields
@@ -26,37 +27,55 @@ from planner.specs.hardware.cluster import device_of_rank
 from planner.specs.inputs import Inputs
 from planner.specs.parallelism import ZERO_BUBBLE, Recompute, decided_fields
 from planner.specs.workload.items import part_lengths
-from planner.strategies.modality.joint_changes import Change, changed
+from planner.strategies.modality.joint_changes import Change
 from planner.strategies.static import item_line, micro_batch_count
 
-CLOSE = 0.003  # of the allowed memory: layouts that leave no more are not made to take more of it
-LOOKS = 7  # at the memory of a plan, for one row of steps
+CLOSE = 0.001  # of the allowed memory: as far as looks are trusted
+LOOKS = 5  # at the memory of plans, for one share of it
+OFFLOADED = 16  # items of what a module offloads
 NOTHING: Change = {"recompute": "none", "offload": 0.0}
-AMPLE = 1.002  # times the bytes that are too many: what is freed is estimated
 
 
-class Step(NamedTuple):
-    """One more layer of each pipeline rank of a module recomputes more."""
+class Item(NamedTuple):
+    """Something more that a module offloads or recomputes."""
 
     module: str
-    recompute: Recompute | dict[str | int, Recompute]  # of the module then
     freed: float  # bytes, about, on each of its ranks
     seconds: float  # that a step takes longer for it, about
+    field: str  # of its layout
+    value: Callable[[], Any]  # with this item and all before it
 
 
-class Recomputing(NamedTuple):
-    """All layers of a module recompute a set of parts: what that frees and takes, each beside other sets."""
+class Point(NamedTuple):
+    """All layers of a module recompute a set of parts: what that keeps and takes."""
 
-    how: Recompute
-    freed: float  # bytes on each of its ranks, about: less those that are kept
+    how: Any  # as layouts say it
+    bytes: float  # on each of its ranks, about
     seconds: float  # of a step, about
 
 
-class Fitting(NamedTuple):
-    """Layouts that fit, and the seconds of a step that this takes, about."""
+@dataclass(frozen=True)
+class ModuleAlone:
+    """What a module has by its own layout, whichever others have; `tried`: a plan with it."""
 
-    layouts: dict[str, Layout]
-    seconds: float = 0.0
+    name: str
+    tried: TriedPlan
+
+    @cached_property
+    def hidden(self) -> float:
+        """The largest share of its activations whose copies to the host hide."""
+        return self.tried.hidden_offload(self.name)
+
+    @cached_property
+    def passes(self) -> tuple[float, float]:
+        """Bytes that forwards of all its items keep in its layers, and seconds of their passes, by one replica."""
+        plan, pricing, layout = self.tried.plan, self.tried.pricing, self.tried.plan.layouts[self.name]
+        basis = pricing.module_pricing(self.name, device_of_rank(plan.uses.cluster, layout.ranks[0]))
+        lengths = [length for size in plan.uses.items[self.name].values() for length in part_lengths(size)] or [1]
+        tokens = round(sum(length * length for length in lengths) / sum(lengths))  # of the part that a mean token is in
+        every, count = Layers(range(plan.uses.models[self.name].layers)), sum(lengths) / tokens
+        kept = basis.activation_bytes(every, False, layout.default_split, (tokens,)).layers
+        return kept * count, item_line(pricing, self.name, layout).item_seconds(tokens) * count
 
 
 @dataclass(frozen=True)
@@ -68,188 +87,155 @@ class CheapestRoom:
     inputs: Inputs
     plan: Plan
     prices: SharedPrices  # with other plans of the job
+    known: dict[tuple[str, str], ModuleAlone] = field(default_factory=dict)  # with other plans, by name and layout
     alike: bool = False  # whether all layers of a module recompute alike, and nothing is offloaded
-    hidden: dict[tuple[str, str], float] = field(default_factory=dict)  # shares that hide, by module and recomputation
-
-    @property
-    def bare(self) -> dict[str, Layout]:
-        """The layouts that recompute and offload nothing."""
-        return self.plan.layouts
+    everywhere: bool = False  # whether items are taken of all modules, as ranks that seem to have room may have none
+    shares: dict[int, float] = field(default_factory=dict)  # of the allowed memory: what is known, by number of items
 
     @cached_property
-    def steps(self) -> list[Step]:
-        """The row of steps, those that take least for a byte first."""
-        found = [step for name in self.bare for step in self.steps_of(name)]
-        return sorted(found, key=lambda step: step.seconds / step.freed)
-
-    @cached_property
-    def freed(self) -> list[float]:
-        """Bytes that so many steps free, about."""
-        return [*accumulate((step.freed for step in self.steps), initial=0.0)]
+    def ordered(self) -> tuple[list[Item], list[float]]:
+        """The items in the order in which smaller and smaller shares of the memory ask for them, and the share that
+        each number of them leaves, about.
+        """
+        tried, held, found = self.tried(0), dict[tuple[str, ...], float](), list[tuple[float, Item]]()
+        of_modules = {name: {*layout.ranks} for name, layout in self.plan.layouts.items()}
+        for rank, peak in enumerate(tried.least_peaks):  # the most on ranks of the same modules
+            names = tuple(name for name, ranks in of_modules.items() if self.everywhere or rank in ranks)
+            held[names] = max(held.get(names, 0.0), peak)
+        every = [item for name in of_modules for item in self.items_of(name)]
+        for item in sorted(every, key=lambda each: each.seconds / each.freed):
+            crowded = {names: held[names] for names in held if item.module in names}
+            found.append((max(crowded.values()), item))
+            held |= {names: peak - item.freed for names, peak in crowded.items()}
+        found.sort(key=lambda each: -each[0])
+        least, allowed = max(held.values()), tried.plan_memory.allowed_bytes(0)
+        return [item for _, item in found], [max(peak, least) / allowed for peak in (*(p for p, _ in found), least)]
 
     @cached_property
     def seconds(self) -> list[float]:
-        """Seconds that so many steps take, about."""
-        return [*accumulate((step.seconds for step in self.steps), initial=0.0)]
+        """Seconds that each number of items takes, about."""
+        return [*accumulate((item.seconds for item in self.ordered[0]), initial=0.0)]
 
-    @cached_property
-    def ends(self) -> tuple[float, float]:
-        """The shares of the allowed memory that the bare layouts take, and those with all offloaded that hides."""
-        return self.share(self.bare), self.share(self.after(0))
-
-    def fitting(self, full: float = 1.0, most: float = inf) -> Fitting:
-        """The layouts after the fewest steps that take no more than this share of the allowed memory, as far as it is
-        known without tasks; or where none do, after all; or as many as take more than so many seconds.
+    def fitting(self, full: float = 1.0, most: float = inf) -> tuple[dict[str, Layout], float]:
+        """The layouts with the fewest items that take no more than this share of the allowed memory, as far as it is
+        known without tasks, and the seconds that these take; where none do, with all; or with some that are known to be
+        too few, and take more than so many seconds.
         """
-        bare, offloaded = self.ends
-        if bare <= full or self.plan.uses.limits.tokens_per_rank is not None:
-            return Fitting(self.bare)
-        if offloaded <= full:
-            return Fitting(self.offloading_less(full))
-        shares = {0: offloaded}
-        fewest, enough = 0, len(self.steps)  # known not to be enough, and the fewest that may be
+        limited = self.plan.uses.limits.tokens_per_rank is not None
+        if limited or self.share(0) <= full:
+            return self.plan.layouts, 0.0
+        every = len(self.ordered[0])
         for _ in range(LOOKS):
-            close = shares.get(enough, 0.0) > full - CLOSE
-            if self.seconds[fewest] > most or enough - fewest <= (enough in shares) or close:
+            few = max(count for count, share in self.shares.items() if share > full)
+            enough = min((count for count, share in self.shares.items() if share <= full), default=None)
+            tried = max(self.guess(full), few + 1)
+            if self.seconds[few] > most or tried > every or (enough is not None and tried >= enough):
                 break
-            tried = self.guess(fewest, enough, shares, full)
-            shares[tried] = self.share(self.after(tried))
-            fewest, enough = (fewest, tried) if shares[tried] <= full else (tried, enough)
-        count = fewest if self.seconds[fewest] > most else enough
-        return Fitting(self.after(count), self.seconds[count])
+            self.share(tried)
+        few = max(count for count, share in self.shares.items() if share > full)
+        enough = min((count for count, share in self.shares.items() if share <= full), default=every)
+        chosen = few if self.seconds[few] > most else enough
+        return self.after(chosen), self.seconds[chosen]
 
-    def guess(self, fewest: int, enough: int, shares: dict[int, float], full: float) -> int:
-        """How many steps may be enough."""
-        needed = self.freed[fewest] + (shares[fewest] - full) * self.allowed * AMPLE
-        if enough in shares:  # in between, by a straight line
-            part = (shares[fewest] - full) / (shares[fewest] - shares[enough])
-            needed = self.freed[fewest] + part * (self.freed[enough] - self.freed[fewest])
-        most = enough - 1 if enough in shares else enough
-        return min(max(bisect_left(self.freed, needed), fewest + 1), most)
+    def guess(self, full: float) -> int:
+        """How many items are enough by what they free, corrected by what those that are known left nearest to it."""
+        near = sorted(self.shares, key=lambda count: (abs(self.shares[count] - full), -count))
+        (at, *others), about = near, self.ordered[1]
+        ratio = 1.0
+        for other in (each for each in others if self.shares[each] != self.shares[at]):
+            ratio = (about[at] - about[other]) / (self.shares[at] - self.shares[other])
+            break
+        return bisect_left(about, (self.shares[at] - full + CLOSE) * ratio - about[at], key=neg)
 
     def after(self, count: int) -> dict[str, Layout]:
-        """The layouts after so many steps, with all offloaded that hides."""
-        told = {step.module: step.recompute for step in self.steps[:count]}
-        found = {name: with_fields(each, recompute=told.get(name, each.recompute)) for name, each in self.bare.items()}
-        return {name: self.offloading(found, name) for name in found}
+        """The layouts with so many items, and with all offloaded that hides of modules that recompute some."""
+        layouts = {**self.plan.layouts}
+        for name, item in {item.module: item for item in self.ordered[0][:count] if count}.items():
+            layout = with_fields(layouts[name], **{item.field: item.value()})
+            hidden = self.hidden(name, layout) if item.field == "recompute" else 0.0
+            layouts[name] = with_fields(layout, offload=hidden) if hidden else layout
+        return layouts
 
-    def offloading(self, layouts: dict[str, Layout], name: str) -> Layout:
-        """The layout of a module with all offloaded that hides, where it can be."""
-        layout, knobs = layouts[name], self.inputs.software.knobs
-        if self.alike:
-            return layout
-        alone = knobs.offload == "alone" and (layout.pp > 1 or layout.recompute != "none")
-        if alone or knobs.offload == "none" or knobs.offload_shares != "any" or not self.keeps(name):
-            return layout
-        if (key := (name, str(layout.recompute))) not in self.hidden:
-            tried = TriedPlan(with_fields(self.plan, layouts=layouts), self.prices)
-            self.hidden[key] = tried.hidden_offload(name)
-        return changed(self.inputs, name, layout, {"offload": self.hidden[key]})
+    def tried(self, count: int) -> TriedPlan:
+        """The plan with so many items."""
+        return TriedPlan(with_fields(self.plan, layouts=self.after(count)) if count else self.plan, self.prices)
 
-    def offloading_less(self, full: float) -> dict[str, Layout]:
-        """The layouts that recompute nothing with as little offloaded as fits: bytes fall in a straight line."""
-        bare, offloaded = self.ends
-        part = min(1.0, (bare - full) / (bare - offloaded) + 1.0 / OFFLOAD_STEPS)
-        whole = self.after(0)
-        less = {
-            name: changed(self.inputs, name, each, {"offload": round(part * each.offload_share, 4)})
-            if not each.offloaded_parts
-            else each
-            for name, each in whole.items()
-        }
-        return less if self.share(less) <= full else whole
+    def share(self, count: int) -> float:
+        """The greatest share of a rank's allowed memory with so many items, at least, without tasks."""
+        if count not in self.shares:
+            self.shares[count] = self.tried(count).least_share
+        return self.shares[count]
 
-    def share(self, layouts: dict[str, Layout]) -> float:
-        """The greatest share of a rank's allowed memory, at least, as far as it is known without tasks."""
-        return TriedPlan(with_fields(self.plan, layouts=layouts), self.prices).least_share
+    def alone(self, name: str, layout: Layout) -> ModuleAlone:
+        """What a module has by this layout."""
+        key = name, str(with_fields(layout, ahead=0, serves=1, backward="last"))
+        if key not in self.known:
+            plan = with_fields(self.plan, layouts={**self.plan.layouts, name: layout})
+            self.known[key] = ModuleAlone(name, TriedPlan(plan, self.prices))
+        return self.known[key]
 
-    @cached_property
-    def allowed(self) -> float:
-        """Bytes that a rank may hold."""
-        return TriedPlan(self.plan, self.prices).plan_memory.allowed_bytes(0)
+    def hidden(self, name: str, layout: Layout) -> float:
+        """The largest share of a module's activations that may be offloaded, and whose copies hide."""
+        knobs, fixed = self.inputs.software.knobs, decided_fields(self.inputs.fixed_of(name))
+        beside = knobs.offload == "any" or (layout.pp == 1 and layout.recompute == "none")
+        told = beside and knobs.offload != "none" and knobs.offload_shares == "any"
+        return self.alone(name, layout).hidden if told and "offload" not in fixed and not self.alike else 0.0
 
-    @cached_property
-    def flows(self) -> dict[str, GradientFlow]:
-        """Through what of each module gradients go."""
-        return gradient_flows(self.plan.uses.models, self.plan.edges)
-
-    def keeps(self, name: str) -> bool:
-        """Whether forwards of a module keep something for a backward through its layers."""
-        items, computed = self.plan.uses.items[name], self.bare[name].features == "computed"
-        return bool(items) and computed and self.flows[name].through_layers
-
-    def steps_of(self, name: str) -> list[Step]:
-        """The steps of one module, in the order of its hull."""
-        layout, knobs = self.bare[name], self.inputs.software.knobs
-        fixed = decided_fields(self.inputs.fixed_of(name))
-        if "recompute" in fixed or layout.schedule in ZERO_BUBBLE or not self.keeps(name):
+    def items_of(self, name: str) -> list[Item]:
+        """The items of one module, in their order; none where its forwards keep nothing for a backward."""
+        layout, flows = self.plan.layouts[name], gradient_flows(self.plan.uses.models, self.plan.edges)
+        if not (self.plan.uses.items[name] and layout.features == "computed" and flows[name].through_layers):
             return []
-        layers, found = self.inputs.model.modules[name].layers, list[Step]()
-        for before, after in pairwise(lower_hull([self.recomputing(name, how) for how in self.sets(name)])):
-            count = -(-layers // layout.pp)
-            freed, seconds = after.freed - before.freed, after.seconds - before.seconds
-            if self.alike or "ranges" not in knobs.recompute:
-                found.append(Step(name, after.how, freed, seconds))
-                continue
-            for number in range(1, count + 1):
-                told = recompute_ranges(layout, layers, before.how, number, after.how)
-                found.append(Step(name, told, freed / count, seconds / count))
+        layers, knobs, found = self.inputs.model.modules[name].layers, self.inputs.software.knobs, list[Item]()
+        points, hidden = self.points(name), self.hidden(name, layout)
+        moved = points[0].bytes * hidden * max(0.0, 1.0 - 2.0 * layout.pp * layout.vpp / layers)  # but ends of chunks
+        for number in range(1, OFFLOADED + 1 if moved else 1):
+            share = partial(round, hidden * number / OFFLOADED, 4)
+            found.append(Item(name, moved / OFFLOADED, 0.0, "offload", share))
+        count = -(-layers // layout.pp) if "ranges" in knobs.recompute and not self.alike else 1
+        for before, after in pairwise(lower_hull(points)):
+            freed, seconds = (before.bytes - after.bytes) / count, (after.seconds - before.seconds) / count
+            for number in (layers,) if count == 1 else range(1, count + 1):
+                how = partial(recompute_ranges, layout, layers, before.how, number, after.how)
+                found.append(Item(name, freed, seconds, "recompute", how))
         return found
 
-    def sets(self, name: str) -> list[Recompute]:
-        """What all layers of a module may recompute."""
-        one = layout_problem(replace(self.inputs, module=name))
-        named = [how for how in ("selective", "full") if how in self.inputs.software.knobs.recompute]
-        return ["none", *searched_sets(one), *named]
-
-    def recomputing(self, name: str, how: Recompute) -> Recomputing:
-        """What it gives that all layers of a module recompute a set of parts."""
-        layout = with_fields(self.bare[name], recompute=how)
-        pricing = pricing_of(with_fields(self.plan, layouts={**self.bare, name: layout}), self.prices)
-        basis = pricing.module_pricing(name, device_of_rank(self.inputs.cluster, layout.ranks[0]))
-        tokens, count = self.typical[name]
-        every, replicas = Layers(range(self.inputs.model.modules[name].layers)), layout.dp * layout.replica * layout.pp
-        kept = basis.activation_bytes(every, False, layout.default_split, (tokens,)).layers
-        seconds = item_line(pricing, name, layout).item_seconds(tokens)
-        scale = count / replicas
-        return Recomputing(how, -kept * scale * self.share_in_flight(name), seconds * scale)
-
-    @cached_property
-    def typical(self) -> dict[str, tuple[int, float]]:
-        """Module → tokens of a part of an item that the mean token is in, and of how many such parts there are as many
-        tokens.
-        """
-        found = {}
-        for name, items in self.plan.uses.items.items():
-            lengths = [length for size in items.values() for length in part_lengths(size)] or [1]
-            typical = round(sum(length * length for length in lengths) / sum(lengths))
-            found[name] = typical, sum(lengths) / typical
+    def points(self, name: str) -> list[Point]:
+        """What all layers of a module may recompute, from what they do in any case on."""
+        layout, named = self.plan.layouts[name], self.inputs.software.knobs.recompute
+        sets = searched_sets(layout_problem(replace(self.inputs, module=name)))
+        every: list[Recompute] = [*sets, *(how for how in ("selective", "full") if how in named)]
+        if "recompute" in decided_fields(self.inputs.fixed_of(name)) or layout.schedule in ZERO_BUBBLE:
+            every = []
+        ranks, found = layout.dp * layout.replica * layout.pp, list[Point]()
+        held = self.share_in_flight(name) * (1.0 + self.inputs.accounting.fragmentation)
+        for how in (layout.recompute, *every):
+            kept, seconds = self.alone(name, with_fields(layout, recompute=how)).passes
+            found.append(Point(how, kept * held / ranks, seconds / ranks))
         return found
 
     def share_in_flight(self, name: str) -> float:
         """The share of a module's items whose forwards a rank keeps at once, about."""
-        llm, layout = self.bare[self.inputs.module], self.bare[name]
+        llm, layout = self.plan.layouts[self.inputs.module], self.plan.layouts[name]
         count = micro_batch_count(llm, len(self.inputs.batches[0].items))
         if name == self.inputs.module:
             return min(1.0, llm.pp / count)
         return 1.0 if layout.backward == "last" else min(1.0, (layout.serves + layout.ahead) / count)
 
 
-def lower_hull(points: Sequence[Recomputing]) -> list[Recomputing]:
-    """The points of the lower hull, from the first one on: of rising bytes and seconds for a byte."""
+def lower_hull(points: Sequence[Point]) -> list[Point]:
+    """The points of the lower hull, from the first one on: of falling bytes and rising seconds for a byte."""
     found = [points[0]]
-    while further := [each for each in points if each.freed > found[-1].freed]:
+    while further := [each for each in points if each.bytes < found[-1].bytes]:
         at = found[-1]
-        found.append(min(further, key=lambda each: (each.seconds - at.seconds) / (each.freed - at.freed)))
+        found.append(min(further, key=lambda each: (each.seconds - at.seconds) / (at.bytes - each.bytes)))
     return found
 
 
 def bare_layouts(inputs: Inputs, layouts: dict[str, Layout]) -> dict[str, Layout]:
     """The layouts that recompute and offload nothing which the job leaves open."""
-    return {name: with_fields(layout, **open_of(inputs, name)) for name, layout in layouts.items()}
-
-
-def open_of(inputs: Inputs, name: str) -> Change:
-    """What of NOTHING a job leaves open of a module."""
-    fixed = decided_fields(inputs.fixed_of(name))
-    return {field: value for field, value in NOTHING.items() if field not in fixed}
+    fixed = {name: decided_fields(inputs.fixed_of(name)) for name in layouts}
+    return {
+        name: with_fields(layout, **{field: value for field, value in NOTHING.items() if field not in fixed[name]})
+        for name, layout in layouts.items()
+    }

@@ -1,12 +1,14 @@
 """Why no joint layouts fit: the module that fits nowhere, or what binds where all of them are on the same ranks."""
 
 from planner.errors import Infeasible, InputError
+from planner.plan.descriptions import placed_layout
 from planner.specs.base import Ranks
 from planner.specs.inputs import Inputs
 from planner.strategies.modality.joint_candidates import JointSpace
 from planner.strategies.modality.joint_search import JointSearch
 from planner.strategies.modality.kept_features import impossible_features
-from planner.strategies.static.layout_change import infeasible_error
+from planner.strategies.static import FieldChange, fitting_change, fixing
+from planner.strategies.static.infeasible_layout import infeasible_error
 from planner.strategies.static.module_space import ModuleSpace
 from planner.strategies.static.placement import module_ranks
 from planner.units import GIB
@@ -52,7 +54,7 @@ def module_error(inputs: Inputs, name: str, alone: ModuleSpace) -> Infeasible:
     """The error of a module that has no layout on its ranks, or none that fits."""
     fixed = alone.problem.trained.fixed
     screened = alone.screened if len(alone.layouts["tp"]) else None
-    error = infeasible_error(alone.problem, screened, fixed)
+    error = infeasible_error(alone.problem, screened, fixed, name)
     given = f"{inputs.file} (fix.layouts.{name})" if name in inputs.job.fix.layouts else error.where
     return Infeasible(f"`{name}`: {error.message}", where=given, fix=error.fix)
 
@@ -64,7 +66,16 @@ def least_bytes(space: JointSpace, name: str) -> float:
 
 
 def nearest_error(done: JointSearch) -> Infeasible:
-    """The error where no candidate fits by simulation: what binds in the one that came nearest."""
-    nearest = min(done.tried.values(), key=lambda each: each.memory_share)
-    fix = "more ranks, a smaller batch, or recompute: full of an encoder in fix.layouts"
+    """The error where no candidate fits by simulation: what binds in the one that came nearest, and the nearest change
+    of what the job fixes with which it fits.
+    """
+    inputs, nearest = done.inputs, min(done.tried.values(), key=lambda each: each.memory_share)
+    fixed, size = inputs.job.fix.layouts, inputs.cluster.size
+
+    def is_fixed(each: FieldChange) -> bool:
+        return getattr(fixed.get(each.module), each.field, None) is not None
+
+    whole = fixing(inputs, {name: placed_layout(layout, size) for name, layout in nearest.layouts.items()})
+    change = fitting_change(whole, nearest.layouts, may=is_fixed)
+    fix = change.fix if change else "more ranks, a smaller batch, or recompute: full of an encoder in fix.layouts"
     return Infeasible(f"{nearest.kind}: {nearest.because}", where="memory", fix=fix)

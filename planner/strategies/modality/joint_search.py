@@ -20,7 +20,7 @@ from planner.plan.plan_file import Layout, Plan
 from planner.scoring import TriedPlan
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
-from planner.strategies.modality.cheapest_room import CheapestRoom, bare_layouts
+from planner.strategies.modality.cheapest_room import CheapestRoom, ModuleAlone, bare_layouts
 from planner.strategies.modality.joint_candidates import JointCandidate
 from planner.strategies.modality.joint_changes import Change, changed, neighbours
 from planner.strategies.static import AssignmentRule, EstimatedDraft, JointItems, estimated_draft
@@ -65,6 +65,7 @@ class JointTrials:
     prices: SharedPrices = field(default_factory=SharedPrices)
     known: dict[str, TriedLayouts] = field(default_factory=dict)
     drafts: dict[str, EstimatedDraft] = field(default_factory=dict)  # those that were asked for an estimate
+    alone: dict[tuple[str, str], ModuleAlone] = field(default_factory=dict)  # by module and layout
 
     def draft(self, layouts: dict[str, Layout], rule: AssignmentRule | None = None) -> EstimatedDraft:
         """Joint layouts as a plan before its check, assigned by a rule, or by the best. Raises Infeasible and
@@ -138,7 +139,7 @@ class JointSearch(Tries):
         if least > estimate:
             return self.simulate_by(rule, bare, kind, estimate)
         draft = self.trials.draft(bare, rule)
-        room = CheapestRoom(self.inputs, draft.plan, self.trials.prices, alike)
+        room = CheapestRoom(self.inputs, draft.plan, self.trials.prices, self.trials.alone, alike)
         for _ in range(FITS):
             layouts, more = room.fitting(full, estimate - least)
             plan = with_fields(draft.plan, layouts=layouts)  # with the samples where they are
@@ -147,6 +148,7 @@ class JointSearch(Tries):
             if tried.plan or tried.left_out or tried.memory_share in (0.0, inf):
                 break
             full *= BELOW / tried.memory_share
+            room = room if room.everywhere else replace(room, everywhere=True, shares={0: room.share(0)})
         return tried
 
     def change(self, one: TriedLayouts, layouts: dict[str, Layout], estimate: float = inf) -> TriedLayouts:

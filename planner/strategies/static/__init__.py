@@ -1,7 +1,7 @@
 """One layout for all batches: what a job fixes of it, how it becomes a plan, and what changes when it does not fit."""
 
 from planner.strategies.static.changed_layouts import changed_layouts, fixing, with_asked
-from planner.strategies.static.fitting_change import FittingChange, fitting_change
+from planner.strategies.static.infeasible_layout import impossible_fields
 from planner.strategies.static.joint_assignment import JointItems
 from planner.strategies.static.joint_plan import (
     AS_FIXED,
@@ -13,23 +13,23 @@ from planner.strategies.static.joint_plan import (
     first_that_fits,
     plan_of_layouts,
     quicker_assignment,
-    solve_together,
     undefined_items,
     unsupported_together,
 )
 from planner.strategies.static.joint_streams import AssignmentRule
-from planner.strategies.static.layout_change import LayoutChange, impossible_fields
 from planner.strategies.static.memory_fit import MemoryFit, StageMemory, memory_fit_of_job, memory_fit_of_plan
+from planner.strategies.static.nearest_change import Change, FieldChange
 from planner.strategies.static.static_plan import item_line, micro_batch_count
 from planner.strategies.static.static_prediction import StepTimePrediction, predict_job, predict_plan
+from planner.strategies.static.tried_change import fitting_change, solve_fixed
 
 __all__ = [
     "AS_FIXED",
     "AssignmentRule",
+    "Change",
     "EstimatedDraft",
-    "FittingChange",
+    "FieldChange",
     "JointItems",
-    "LayoutChange",
     "MemoryFit",
     "StageMemory",
     "StepTimePrediction",
@@ -50,7 +50,7 @@ __all__ = [
     "predict_job",
     "predict_plan",
     "quicker_assignment",
-    "solve_together",
+    "solve_fixed",
     "undefined_items",
     "unsupported_together",
     "with_asked",

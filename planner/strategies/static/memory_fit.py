@@ -7,12 +7,14 @@ from planner.costs.memory import FRAGMENTED, Footprint
 from planner.layouts import layout_problem
 from planner.plan.plan_file import Plan
 from planner.scoring import HostMemory, PlanMemory, Score, exceeds_memory, fullest_host, restate_in_objective, score
+from planner.specs.base import with_fields
 from planner.specs.hardware.cluster import device_of_rank
 from planner.specs.inputs import Inputs
-from planner.strategies.static.fitting_change import FittingChange, fitting_change
+from planner.strategies.static.closed_form_change import ALONE, smallest_change
 from planner.strategies.static.joint_plan import plan_together
-from planner.strategies.static.layout_change import LayoutChange, fixed_numbers, smallest_change
+from planner.strategies.static.nearest_change import Change
 from planner.strategies.static.packed_modules import packs_samples
+from planner.strategies.static.tried_change import fitting_change
 from planner.units import GIB
 
 
@@ -39,7 +41,7 @@ class MemoryFit:
     device_bytes: float
     stages: tuple[StageMemory, ...]
     # A change that would fit, if this does not; None: none that was tried does, or it was not searched
-    change: LayoutChange | FittingChange | None
+    change: Change | None = None
 
     @property
     def fullest(self) -> StageMemory:
@@ -73,8 +75,9 @@ def memory_fit_of_job(inputs: Inputs) -> MemoryFit:
         return found
     if len(plan.layouts) > 1 or packs_samples(inputs):
         return replace(found, change=fitting_change(inputs, plan.layouts, runs=False))
-    wanted = fixed_numbers(plan.layouts[inputs.module])
-    return replace(found, change=smallest_change(layout_problem(inputs), wanted))
+    problem, layout = layout_problem(inputs), plan.layouts[inputs.module]
+    whole = with_fields(problem.trained.fixed, **{name: getattr(layout, name) for name in ALONE})
+    return replace(found, change=smallest_change(problem, whole))
 
 
 def memory_fit_of_plan(plan: Plan, scores: Sequence[Score]) -> MemoryFit:
@@ -82,7 +85,7 @@ def memory_fit_of_plan(plan: Plan, scores: Sequence[Score]) -> MemoryFit:
     worst = max(scores, key=lambda each: each.oom_chance)
     stages = stage_memories(plan, worst)
     kind = device_of_rank(plan.uses.cluster, worst.fullest_rank)
-    return MemoryFit(plan, tuple(scores), kind, plan.uses.devices[kind].memory_gib * GIB, stages, None)
+    return MemoryFit(plan, tuple(scores), kind, plan.uses.devices[kind].memory_gib * GIB, stages)
 
 
 def stage_memories(plan: Plan, found: Score) -> tuple[StageMemory, ...]:
