@@ -10,6 +10,7 @@ from typing import Any
 
 from planner.costs.tables import plan_group, table_loads
 from planner.errors import InputError
+from planner.plan.embeddings import table_shards
 from planner.plan.plan_file import Plan
 
 KINDS = {
@@ -72,29 +73,14 @@ def to_torchrec(plan: Plan, version: str) -> tuple[str, tuple[int, ...]]:
 
 def table_entry(plan: Plan, name: str) -> dict[str, Any]:
     """A table's kind of sharding, its ranks in a group, and offset, size and rank of each shard."""
-    placed, table = plan.embeddings, plan.uses.tables[name]
+    placed = plan.embeddings
     assert placed, "only plans with tables are exported"
     each, group = placed.tables[name], plan_group(plan, placed)
-    columns = table.dim // each.parts
-    shards: list[tuple[list[int], list[int], int]] = []
-    if each.cut in ("whole", "columns"):
-        shards = [([0, at * columns], [table.rows, columns], rank) for at, rank in enumerate(each.at)]
-    elif each.cut in ("node_rows", "grid"):
-        for at, node in enumerate(each.at):
-            on_node = range(node * group.per_node, (node + 1) * group.per_node)
-            shards += row_shards(table.rows, columns, at * columns, on_node)
-    elif each.cut == "rows":
-        shards = row_shards(table.rows, columns, 0, range(group.ranks))
-    kernel = "fused_uvm_caching" if each.cache else "dense" if each.cut == "replicated" else "fused"
-    ranks = [rank for *_, rank in shards] or [*range(group.ranks)]
-    return {"sharding_type": KINDS[each.cut], "compute_kernel": kernel, "ranks": ranks, "shards": shards}
-
-
-def row_shards(rows: int, columns: int, first_column: int, ranks: range) -> list[tuple[list[int], list[int], int]]:
-    """Equal blocks of rows, the last ones shorter, on these ranks."""
-    block = -(-rows // len(ranks))
-    starts = [min(rows, at * block) for at in range(len(ranks) + 1)]
-    return [
-        ([start, first_column], [end - start, columns], rank)
-        for start, end, rank in zip(starts[:-1], starts[1:], ranks, strict=True)
-    ]
+    found = table_shards(plan.uses.tables[name], each, group.ranks, group.per_node)
+    replicated = each.cut == "replicated"
+    return {
+        "sharding_type": KINDS[each.cut],
+        "compute_kernel": "fused_uvm_caching" if each.cache else "dense" if replicated else "fused",
+        "ranks": [shard.rank for shard in found],
+        "shards": [([s.first_row, s.first_column], [s.rows, s.columns], s.rank) for s in found if not replicated],
+    }
