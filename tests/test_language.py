@@ -49,7 +49,13 @@ TABLES = (
     "targets/",  # of the table of a program: a field and its arguments
 )
 # Where it is a vector of an embedding table, or a line of what is printed of it.
-EMBEDDINGS = ("cli/views/embedding_tables.py", "costs/tables/", "export/torchrec.py", "specs/tables/")
+EMBEDDINGS = (
+    "cli/views/embedding_tables.py",
+    "costs/tables/",
+    "export/torchrec.py",
+    "plan/embeddings.py",
+    "specs/tables/",
+)
 # Where a row is a line of a matrix or tensor, whose first dimension is mostly tokens.
 TENSORS = (
     "calibrate/gemm_fit.py",
