@@ -64,6 +64,8 @@ TENSORS = (
     "launch/communication/ragged_collectives.py",
     "launch/communication/tensor_collectives.py",
     "models/batch.py",
+    "models/embedding_shard.py",
+    "models/inputs/click_source.py",
     "models/inputs/training_items.py",
     "models/kernels/",
     "models/layers/",
@@ -74,7 +76,9 @@ TENSORS = (
     "runtime/state/kept_features.py",
     "runtime/exchange/micro_batch_in_flight.py",
     "runtime/parity/parity_reference.py",
+    "runtime/parity/table_reference.py",
     "runtime/state/full_tensors.py",
+    "runtime/state/rank_tables.py",
 )
 # Where it is a constraint of a linear program.
 CONSTRAINTS = (

@@ -1,5 +1,6 @@
 """Where the embedding tables of a plan are: how each is cut, and over which ranks of its group."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from planner.specs.base import Count, Indices, Name, RankCount, Ranks, Share, Spec
@@ -52,6 +53,11 @@ def possible_cuts(table: Table, ranks: int, per_node: int, host: bool) -> list[T
     if host:
         cuts += [(cut, 1, cache) for cut in CACHED[: 2 if ranks > 1 else 1] for cache in CACHES]
     return cuts
+
+
+def tokens_of_sums(tables: Mapping[str, Table], hidden: int) -> int:
+    """The tokens whose embeddings the sums of all tables take the place of, one behind the other."""
+    return -(-sum(table.dim for table in tables.values()) // hidden)
 
 
 class TableShard(NamedTuple):
