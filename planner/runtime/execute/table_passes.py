@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from planner.launch import SentBytes
 from planner.models import Batch, EncoderFeatures
 from planner.plan.task import Task
 from planner.runtime.exchange.micro_batch_in_flight import MicroBatchInFlight
@@ -61,6 +62,10 @@ class TablePasses:
         if trained:
             self.tables.update(self.rate, step)
         self.marks.append(self.clock.mark())
+
+    def sent(self) -> SentBytes:
+        """Bytes of the step to other ranks, but for averages of copies."""
+        return dict(self.tables.group.meter.take_measured().sent)
 
     @property
     def seconds(self) -> float:

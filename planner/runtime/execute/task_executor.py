@@ -122,7 +122,7 @@ class TaskExecutor:
             items=tuple((task.module, item) for task in own if self.reports_items(task) for item in task.items),
             tokens=tokens,
             memory=self.memory.end(),
-            sent_bytes=sent_by_kind(done),
+            sent_bytes=sent_by_kind(done) | (self.tables.sent() if self.tables else {}),
             clipped=clipped,
             features=sum((kept.take_counts() for kept in self.features.values()), NO_FEATURES),
             table_seconds=self.tables.seconds if self.tables else 0.0,

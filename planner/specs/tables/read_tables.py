@@ -49,6 +49,11 @@ def add_table(found: dict[str, Table], name: str, fields: Mapping[str, Any], whe
     if name in found or not name:
         what = f"two tables are called `{name}`" if name else "a table has no name"
         raise InputError(what, where=where, fix="give each table a name of its own")
+    try:
+        msgspec.convert(name, Name)
+    except msgspec.ValidationError as error:
+        fix = "letters, digits, and _ . + -"
+        raise InputError(f"`{name}` is no name of a table", where=where, fix=fix) from error
     if len(found) == MAX_TABLES:
         raise InputError(f"there are more than {MAX_TABLES:,} tables", where=where, fix="join tables, or plan parts")
     try:
