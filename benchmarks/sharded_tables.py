@@ -12,13 +12,21 @@ import subprocess
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from benchmarks.registry import Figures
-from planner.costs.tables import CUTS, ShardingGroup, ShardOptions, shard_options, table_bound
+from planner import pipeline
+from planner.costs.tables import CUTS, ShardingGroup, shard_options, table_bound
+from planner.export import export_plan
+from planner.export.torchrec_prices import AskedCut, ask_torchrec, by_cut, prices_of, topology_of
+from planner.plan.embeddings import Embeddings, TablePlacement
+from planner.plan.legal.plan_laws import require_legal
+from planner.specs.base import Indices, with_fields
 from planner.specs.hardware.cluster import Cluster, Level, RankKind
 from planner.specs.hardware.profile import Device
 from planner.specs.tables import JobTables, Table
@@ -34,13 +42,31 @@ DLRM_ROWS = (
     40_000_000, 39_060, 17_295, 7_424, 20_265, 3, 7_122, 1_543, 63, 40_000_000, 3_067_956, 405_282, 10, 2_209, 11_938,
     155, 4, 976, 14, 40_000_000, 40_000_000, 40_000_000, 590_152, 12_973, 108, 36,
 )  # fmt: skip
+CLUSTER = """format: planner.cluster/1
+name: two-nodes
+source: made up
+ranks: [{kind: h100-80gb, count: 4, per_node: 2}]
+levels: [{name: node, ranks: 2, gb_per_s: 450, latency_us: 10}, {name: cluster, ranks: 4, gb_per_s: 50, latency_us: 20}]
+"""
+JOB = """format: planner.job/1
+name: every-cut
+model: ctr-transformer
+cluster: cluster.yaml
+strategy: sparse_tables
+sync: step
+workload: {lengths: 128, batch_rows: 8}
+layout: {zero: 0, dtype: bf16}
+degrees: [1]
+tables: {from: tables.csv}
+"""
 DLRM_POOLING = (3, 2, 1, 2, 6, 1, 1, 1, 1, 7, 3, 8, 1, 6, 9, 5, 1, 1, 1, 12, 100, 27, 10, 3, 1, 1)
 
 
 def run(data: Path | None) -> Iterator[Figures]:
     torchrec = os.environ.get("TORCHREC_PYTHON", "")
     if torchrec:
-        yield own_prices(torchrec)
+        yield own_prices()
+        yield exported(torchrec)
     for seed in range(5):
         yield against("50 tables, 16 GPUs", drawn_tables(50, seed), 16, torchrec) | {"seed": seed}
     for seed in range(2):
@@ -86,24 +112,25 @@ def against(what: str, tables: Mapping[str, Table], ranks: int, torchrec: str) -
         "enumerated_s": enumerated - start, "search_s": seconds,
     }  # fmt: skip
     if torchrec:
-        told = ask(torchrec, tables, ranks, {"plan": True, "place": placement_question(tables, placed)})
-        ours, theirs = max(told["loads"]), max(told["planned"])
-        found |= {"ours_by_torchrec_ms": ours, "torchrec_ms": theirs, "over_torchrec": ours / theirs}
+        cuts = {name: AskedCut(*cut) for name, cut in placed_cuts(tables, placed).items()}
+        told = ask_torchrec(tables, topology_of(group, MEMORY), BATCH, by_cut(cuts), plan=True)
+        ours, theirs = loads_by_torchrec(placed, told).max(), max(told["loads"])
+        found |= {"ours_by_torchrec_ms": float(ours), "torchrec_ms": theirs, "over_torchrec": float(ours / theirs)}
         found |= {"torchrec_s": told["plan_seconds"], "torchrec_cuts": Counter(told["kinds"])}
     return found
 
 
-def own_prices(torchrec: str) -> Figures:
+def own_prices() -> Figures:
     """The largest difference of own prices from TorchRec's, by cut, on ten tables."""
-    tables, ranks = drawn_tables(10, 7), 16
-    ways = [(cut, width) for cut in CUTS for width in ((32, 64) if cut in ("columns", "grid") else (0,))]
-    told = ask(torchrec, tables, ranks, {"price": [{"cut": cut, "width": width} for cut, width in ways]})
-    options, worst = shard_options(tables, one_group(ranks), BATCH), dict[str, float]()
-    for (cut, width), prices in zip(ways, told["prices"], strict=True):
-        for number, name in enumerate(tables):
+    tables, group = drawn_tables(10, 7), one_group(16)
+    cuts = [AskedCut(cut, n) for cut in CUTS for n in ((32, 64) if cut in ("columns", "grid") else (0,))]
+    told = ask_torchrec(tables, topology_of(group, MEMORY), BATCH, {each: [*tables] for each in cuts})
+    options, worst = shard_options(tables, group, BATCH), dict[str, float]()
+    for (cut, columns, _), prices in zip(cuts, told["prices"], strict=True):
+        for number, (name, table) in enumerate(tables.items()):
             for option in options.of(number):
                 same = CUTS[options.cut[option]] == cut and (
-                    not width or tables[name].dim / options.parts[option] == width
+                    not columns or table.dim / options.parts[option] == columns
                 )
                 if same:
                     apart = abs(options.seconds[option] * 1e3 / prices[name][0] - 1)
@@ -111,24 +138,43 @@ def own_prices(torchrec: str) -> Figures:
     return {"set": "own prices over TorchRec's", "largest_difference": worst}
 
 
-def placement_question(tables: Mapping[str, Table], placed: Placement) -> dict[str, Any]:
-    """A placement as the other side is asked to price it."""
-    options: ShardOptions = placed.options
-    asked = {}
-    for name, option, where in zip(options.names, placed.chosen, placed.where, strict=True):
-        ranks = np.arange(placed.group.ranks)[placed.ranks(int(option), where)]
-        width = int(tables[name].dim / options.parts[option]) if options.parts[option] > 1 else 0
-        asked[name] = {"cut": CUTS[options.cut[option]], "width": width, "ranks": [int(rank) for rank in ranks]}
-    return asked
+def exported(torchrec: str) -> Figures:
+    """A plan with every cut, exported, in TorchRec's own runtime."""
+    tables = {f"t{at}": Table(rows=37 + 9 * at, dim=64) for at in range(len(CUTS))}
+    places = {"whole": (1,), "columns": (0, 3), "node_rows": (1,), "grid": (0, 1)}
+    placed = {
+        name: TablePlacement(cut=cut, at=Indices(places.get(cut, ()))) for name, cut in zip(tables, CUTS, strict=True)
+    }
+    with TemporaryDirectory() as folder:
+        rows = [f"{name},{table.rows},{table.dim}" for name, table in tables.items()]
+        job = {"cluster.yaml": CLUSTER, "tables.csv": "\n".join(("name,rows,dim", *rows)), "job.yaml": JOB}
+        for name, text in job.items():
+            (Path(folder) / name).write_text(text)
+        plan = pipeline.solve(f"{folder}/job.yaml").plan
+        plan = with_fields(plan, embeddings=Embeddings(groups=1, tables=placed))
+        require_legal(plan, "by hand")
+        (Path(folder) / "exported.py").write_text(export_plan(plan, "torchrec").text)
+        sizes = json.dumps({name: (table.rows, table.dim) for name, table in tables.items()})
+        script = Path(__file__).with_name("torchrec_runs.py")
+        command = [torchrec, "-I", script, f"{folder}/exported.py", sizes, "4", "2"]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return {"set": "an exported plan in TorchRec, sums beside those of whole tables", **json.loads(done.stdout)}
 
 
-def ask(torchrec: str, tables: Mapping[str, Table], ranks: int, question: Mapping[str, Any]) -> Any:
-    """What TorchRec's side answers."""
-    said = {name: {"rows": t.rows, "dim": t.dim, "pooling": t.pooling} for name, t in tables.items()}
-    asked = {"tables": said, "ranks": ranks, "per_node": PER_NODE, "batch": BATCH, "memory": MEMORY, **question}
-    script = Path(__file__).with_name("torchrec_side.py")
-    done = subprocess.run([torchrec, script], input=json.dumps(asked), capture_output=True, text=True, check=True)
-    return json.loads(done.stdout)
+def placed_cuts(tables: Mapping[str, Table], placed: Placement) -> dict[str, tuple[Any, int]]:
+    """How each table is cut, and the columns of its shards; 0: all of them."""
+    parts = placed.options.parts[placed.chosen]
+    columns = [table.dim // int(n) if n > 1 else 0 for table, n in zip(tables.values(), parts, strict=True)]
+    names = (CUTS[cut] for cut in placed.options.cut[placed.chosen])
+    return dict(zip(tables, zip(names, columns, strict=True), strict=True))
+
+
+def loads_by_torchrec(placed: Placement, told: Any) -> NDArray[np.float64]:
+    """Milliseconds of each rank of a placement, by TorchRec's prices."""
+    loads = np.zeros(placed.group.ranks)
+    for name, option, where in zip(placed.options.names, placed.chosen, placed.where, strict=True):
+        loads[placed.ranks(int(option), where)] += prices_of(told, name)
+    return loads
 
 
 # ------------------------------------------------------------------------------------------------- when M > 1 pays

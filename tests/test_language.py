@@ -52,7 +52,7 @@ TABLES = (
 EMBEDDINGS = (
     "cli/views/embedding_tables.py",
     "costs/tables/",
-    "export/torchrec.py",
+    "export/torchrec",
     "plan/embeddings.py",
     "specs/tables/",
 )

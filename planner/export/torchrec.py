@@ -12,8 +12,9 @@ from planner.costs.tables import plan_group, table_loads
 from planner.errors import InputError
 from planner.plan.embeddings import table_shards
 from planner.plan.plan_file import Plan
+from planner.specs.tables import Cut
 
-KINDS = {
+KINDS: dict[Cut, str] = {
     "whole": "table_wise", "columns": "column_wise", "rows": "row_wise", "node_rows": "table_row_wise",
     "grid": "grid_shard", "replicated": "data_parallel",
 }  # fmt: skip
@@ -38,7 +39,10 @@ def sharding_plan(module: str, device: str = "cuda") -> ShardingPlan:
     tables = EmbeddingModuleShardingPlan()
     for name, table in TABLES.items():
         shards = [
-            ShardMetadata(shard_offsets=offsets, shard_sizes=sizes, placement=f"rank:{{rank}}/{{device}}:{{rank % 8}}")
+            ShardMetadata(
+                shard_offsets=offsets, shard_sizes=sizes,
+                placement=f"rank:{{rank}}/{{device}}" + (f":{{rank % 8}}" if device != "cpu" else ""),
+            )
             for offsets, sizes, rank in table["shards"]
         ]
         spec = EnumerableShardingSpec(shards) if shards else None
@@ -77,10 +81,21 @@ def table_entry(plan: Plan, name: str) -> dict[str, Any]:
     assert placed, "only plans with tables are exported"
     each, group = placed.tables[name], plan_group(plan, placed)
     found = table_shards(plan.uses.tables[name], each, group.ranks, group.per_node)
-    replicated = each.cut == "replicated"
     return {
-        "sharding_type": KINDS[each.cut],
-        "compute_kernel": "fused_uvm_caching" if each.cache else "dense" if replicated else "fused",
+        "sharding_type": sharding_type(each.cut),
+        "compute_kernel": compute_kernel(each.cut, each.cache),
         "ranks": [shard.rank for shard in found],
-        "shards": [([s.first_row, s.first_column], [s.rows, s.columns], s.rank) for s in found if not replicated],
+        "shards": [
+            ([s.first_row, s.first_column], [s.rows, s.columns], s.rank) for s in found if each.cut != "replicated"
+        ],
     }
+
+
+def sharding_type(cut: Cut) -> str:
+    """TorchRec's word for a cut."""
+    return KINDS[cut]
+
+
+def compute_kernel(cut: Cut, cache: float) -> str:
+    """TorchRec's kernel for shards of a cut: gradients of replicated tables are dense."""
+    return "fused_uvm_caching" if cache else "dense" if cut == "replicated" else "fused"

@@ -11,6 +11,7 @@ from rich.text import Text
 from planner.cli.canvas import Canvas
 from planner.cli.views.plain_table import table
 from planner.costs.tables import TableLoads, table_loads
+from planner.export import RankSeconds
 from planner.plan.plan_file import Plan
 from planner.specs.base import ranges_text
 from planner.units import GIB, byte_size, duration, percent, plural
@@ -66,6 +67,16 @@ def load_bars(plan: Plan, canvas: Canvas) -> Iterator[Text]:
     if len(slowest_first) > SHOWN:
         yield Text(f"… {len(slowest_first) - SHOWN} more, quicker", style="dim")
     yield Text("tables by rank of a group, simulated: █ lookup and update ▓ exchange ░ average of copies", style="dim")
+
+
+def torchrec_lines(seconds: RankSeconds) -> Iterator[Text]:
+    """What TorchRec's estimator says of the tables, beside planner's prices."""
+    theirs, own = float(seconds.torchrec.max()), float(seconds.own.max())
+    apart = float(abs(seconds.own - seconds.torchrec).max()) / (theirs or 1.0)
+    yield Text(
+        f"by TorchRec's estimator the slowest rank's tables take {duration(theirs)}, by planner's prices "
+        f"{duration(own)}; no rank is more than {percent(apart)} of that apart"
+    )
 
 
 def why_table_lines(answer: WhyTable) -> Iterator[RenderableType]:
