@@ -16,8 +16,8 @@ dense kernels reach half of the memory's rate. Copies are averaged by 2(M − 1)
 
 These are the formulas of TorchRec's estimator (torchrec.distributed.planner.estimator, 1.8.0), with its coefficients
 and a cluster's rates; the benchmark `sharded-tables` compares them. A cache of a share c of a table's rows on the
-device, the rest in host memory, is hit as often as the c most read rows are (`hit_shares`), which TorchRec has in
-another way.
+device, the rest in host memory, is hit as often as the c most read rows are, by Zipf's law or as a histogram of reuse
+says (`hit_shares`), which TorchRec has in another way.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from planner.costs.tables.sharding_group import ShardingGroup
 from planner.plan.embeddings import TableCut, possible_cuts
-from planner.specs.tables import Cut, Table
+from planner.specs.tables import CACHES, Cut, Table
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -100,7 +100,9 @@ def priced_cuts(
     facts = np.array([[t.rows, t.dim, t.pooling, t.element_bytes, t.bytes, t.skew] for t in tables.values()])
     rows, dim, pooling, element, whole, skew = facts[table].T
     read = ReadBytes.of(cut, dim / parts, group, samples, pooling, element)
-    lookup = lookup_seconds(read, cut, dim / parts, group, hit_shares(rows, skew, cached))
+    measured = np.array([table.hits or (np.nan, np.nan) for table in tables.values()])[table]
+    hits = hit_shares(rows, skew, cached, measured)
+    lookup = lookup_seconds(read, cut, dim / parts, group, hits)
     ranks = np.where(np.isin(cut, ON_ALL), group.ranks, np.where(np.isin(cut, ON_NODES), group.per_node, 1)) * parts
     state_bytes = whole / np.where(cut == CUTS.index("replicated"), 1.0, ranks)
     return ShardOptions(
@@ -185,8 +187,11 @@ def average_seconds(group: ShardingGroup, state_bytes: Floats) -> Floats:
     return 2.0 * (group.groups - 1) / group.groups * state_bytes / group.copies / group.average_every
 
 
-def hit_shares(rows: Floats, skew: Floats, cache: Floats) -> Floats:
-    """The share of lookups that find their row in a cache of the most read ones, by Zipf's law; 1 without a cache."""
+def hit_shares(rows: Floats, skew: Floats, cache: Floats, measured: Floats) -> Floats:
+    """The share of lookups that find their row in a cache of the most read ones: `measured`, (options, caches), or by
+    Zipf's law where that is NaN; 1 without a cache.
+    """
     kept, flat = np.maximum(1.0, cache * rows), 1.0 - np.where(np.abs(skew - 1.0) < NEAR_ONE, 1.0 - NEAR_ONE, skew)
     hits = ((kept + 1.0) ** flat - 1.0) / ((rows + 1.0) ** flat - 1.0)
-    return np.where(cache > 0, np.minimum(hits, 1.0), 1.0)
+    known = measured[np.arange(len(cache)), np.abs(cache[:, None] - CACHES).argmin(axis=1)]
+    return np.where(cache > 0, np.where(np.isnan(known), np.minimum(hits, 1.0), known), 1.0)

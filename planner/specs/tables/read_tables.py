@@ -1,17 +1,18 @@
 """Reads files of embedding tables: YAML of `planner.tables/1`, or a CSV with a header of the same names."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import msgspec
+import numpy as np
 
 from planner import files
 from planner.errors import InputError
-from planner.specs.base import Name, Spec, spec_of
-from planner.specs.tables.table import MAX_TABLES, Table
+from planner.specs.base import Name, Spec, spec_of, with_fields
+from planner.specs.tables.table import CACHES, MAX_TABLES, ReusedRows, Table
 
-COLUMNS = ("name", *Table.__struct_fields__)
+COLUMNS = ("name", *(each for each in Table.__struct_fields__ if each != "hits"))
 
 
 class TableFile(Spec, kw_only=True):
@@ -21,12 +22,29 @@ class TableFile(Spec, kw_only=True):
     format: str
     name: str
     source: str = ""
+    # A measured histogram, for the hits of tables that do not say theirs; rows that are never read have no lookups
+    reuse: tuple[ReusedRows, ...] = ()
     tables: Annotated[dict[Name, Table], msgspec.Meta(min_length=1, max_length=MAX_TABLES)]
 
 
 def read_tables(path: Path) -> dict[str, Table]:
     """The tables of a file, by name. Raises InputError."""
-    return csv_tables(path) if path.suffix == ".csv" else files.read(path, TableFile).tables
+    if path.suffix == ".csv":
+        return csv_tables(path)
+    file = files.read(path, TableFile)
+    hits = cache_hits(file.reuse)
+    return {name: table if table.hits else with_fields(table, hits=hits) for name, table in file.tables.items()}
+
+
+def cache_hits(reuse: Sequence[ReusedRows]) -> tuple[float, float] | None:
+    """The share of lookups in each of `CACHES`, by a histogram of how often rows are read; None without one."""
+    most_first = sorted(reuse, key=lambda each: -each.lookups / each.rows)
+    rows = np.cumsum([0.0, *(each.rows for each in most_first)])
+    lookups = np.cumsum([0.0, *(each.lookups for each in most_first)])
+    if not lookups[-1]:
+        return None
+    low, high = np.interp(CACHES, rows / rows[-1], lookups / lookups[-1])
+    return float(low), float(high)
 
 
 def csv_tables(path: Path) -> dict[str, Table]:
