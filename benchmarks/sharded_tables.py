@@ -8,6 +8,7 @@ of MLPerf, by their published sizes. TORCHREC_PYTHON names a Python with torchre
 import json
 import os
 import random
+import re
 import subprocess
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -22,6 +23,7 @@ from numpy.typing import NDArray
 from benchmarks.registry import Figures
 from planner import pipeline
 from planner.costs.tables import CUTS, ShardingGroup, shard_options, table_bound
+from planner.costs.tables.shard_options import hit_shares
 from planner.export import export_plan
 from planner.export.torchrec_prices import AskedCut, ask_torchrec, by_cut, prices_of, topology_of
 from planner.plan.embeddings import Embeddings, TablePlacement
@@ -29,7 +31,9 @@ from planner.plan.legal.plan_laws import require_legal
 from planner.specs.base import Indices, with_fields
 from planner.specs.hardware.cluster import Cluster, Level, RankKind
 from planner.specs.hardware.profile import Device
-from planner.specs.tables import JobTables, Table
+from planner.specs.tables import CACHES, JobTables, Table
+from planner.specs.tables.read_tables import cache_hits
+from planner.specs.tables.table import ReusedRows
 from planner.strategies.sharded_tables import TableProblem, choose_groups, place_tables
 from planner.strategies.sharded_tables.placement import Placement
 from planner.units import GIB
@@ -59,6 +63,7 @@ layout: {zero: 0, dtype: bf16}
 degrees: [1]
 tables: {from: tables.csv}
 """
+REUSE = "dlrm/meta_dlrm_datasets_2021_locality_stats.txt"  # of dlrm_datasets (Meta, 2021)
 DLRM_POOLING = (3, 2, 1, 2, 6, 1, 1, 1, 1, 7, 3, 8, 1, 6, 9, 5, 1, 1, 1, 12, 100, 27, 10, 3, 1, 1)
 
 
@@ -73,7 +78,25 @@ def run(data: Path | None) -> Iterator[Figures]:
         yield against("500 tables, 128 GPUs", drawn_tables(500, seed), 128, "") | {"seed": seed}
     for ranks in (8, 64):
         yield against(f"DLRM-v2, {ranks} GPUs", dlrm_tables(), ranks, torchrec)
+    if data and (data / REUSE).is_file():
+        yield reused(data / REUSE)
     yield from grid()
+
+
+def reused(path: Path) -> Figures:
+    """Hits of caches of Meta's 856 tables by the reuse that a batch of 65,536 has in all of them together, beside those
+    of Zipf's law for a table of their mean size.
+    """
+    first = path.read_text().split("\n\n")[0]
+    shares = [[float(share) for share in re.findall(r"^\(.*: ([0-9.]+)$", part, re.M)] for part in first.split("Ratio")]
+    reuse = [ReusedRows(max(1e-6, rows), lookups) for rows, lookups in zip(*shares, strict=True)]
+    rows = int(re.findall(r"unique cols: (\d+)", first)[0]) / 856
+    caches, unknown = np.array(CACHES), np.full((2, 2), np.nan)
+    by_skew = {s: hit_shares(np.full(2, rows), np.full(2, s), caches, unknown) for s in (0.8, 1.0, 1.2)}
+    return {
+        "set": "Meta's 856 tables", "cached": CACHES, "hits": cache_hits(reuse),
+        "by_skew": {str(skew): [float(hit) for hit in hits] for skew, hits in by_skew.items()},
+    }  # fmt: skip
 
 
 def drawn_tables(count: int, seed: int) -> dict[str, Table]:
