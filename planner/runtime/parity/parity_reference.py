@@ -33,6 +33,7 @@ from planner.specs.workload.items import packed_documents, part_lengths
 
 FedItems = dict[tuple[ItemKey, EdgeInput], list[tuple[int, ItemKey]]]  # reader, by what → first token, encoder item
 
+TABLES = "tables"  # what gradients of embedding tables are called, beside those of modules
 MIN_NORM_SHARE = 1e-3  # gradient errors are relative to at least this share of the largest gradient norm
 
 
@@ -62,15 +63,17 @@ class ParityReference:
             self.begun = True
             return
         weights = full_tensors.full_weights(self.local)
+        of_tables = self.local.tables.whole_weights() if self.local.tables else {}
         for module, model in self.models.items():
             for name, parameter in model.named_parameters():
                 parameter.copy_(weights[module][name])
         if self.tables:
-            self.tables.copy_weights(weights[full_tensors.TABLES])
+            self.tables.copy_weights(of_tables)
 
     def compare(self, tasks: Sequence[Task], ranks: Sequence[RankStepResult]) -> None:
         """After a step: compares its loss and gradients, which are still allocated, with the reference's own."""
         gradients = full_tensors.full_gradients(self.local)
+        of_tables = self.local.tables.whole_gradients() if self.local.tables else {}
         if not self.models:
             return
         ended = [task for task in tasks if task.phase == "F" and self.local.has_last_layer(task)]
@@ -78,7 +81,9 @@ class ParityReference:
         reference_loss, reference = self.train(ended)
         loss, scale = sum(rank.loss for rank in ranks), ranks[0].clipped.scale if ranks[0].clipped else 1.0
         named = {
-            f"{module}.{name}": gradient / scale for module, of in gradients.items() for name, gradient in of.items()
+            f"{module}.{name}": gradient / scale
+            for module, of in {**gradients, TABLES: of_tables}.items()
+            for name, gradient in of.items()
         }
         trained = any(task.phase == "update" for task in tasks)  # else it is forward-only
         absent = {name: torch.zeros_like(gradient) for name, gradient in named.items()}  # in one process: no gradient
@@ -122,7 +127,7 @@ class ParityReference:
             for module, model in self.models.items()
             for name, parameter in model.named_parameters()
             if parameter.grad is not None
-        } | {f"{full_tensors.TABLES}.{name}": gradient for name, gradient in of_tables.items()}
+        } | {f"{TABLES}.{name}": gradient for name, gradient in of_tables.items()}
 
     def shares(self, packs: Iterable[tuple[str, ReferencePack]]) -> TargetShares:
         """What each target has of the loss of a step with these packs."""

@@ -22,7 +22,6 @@ from planner.runtime.state.sharded_stage import ShardedStage
 FullTensorsByModule = dict[str, dict[str, Tensor]]  # module → parameter → unsharded tensor
 StageTensorReader = Callable[[ShardedStage], Mapping[str, Tensor]]  # by parameter, this rank's shards
 TensorKey = tuple[str, str]  # module and parameter
-TABLES = "tables"
 MESSAGE_NUMBERS = 2**24  # most numbers of a message; a shard that has more is a message of its own
 COMPARED_AT_ONCE = 2**22  # numbers
 REPLICA_TOLERANCE = 1e-6  # relative difference in norm allowed between replicas: some roundings of float32
@@ -63,23 +62,17 @@ class FullTensor:
 
 def full_weights(local: RankState) -> FullTensorsByModule:
     """All unsharded parameters, on rank 0; an empty dict on the others. Every rank calls it."""
-    tables = local.tables and {name: shard.weight for name, shard in local.tables.held.items()}
-    return gather_full_tensors(local, ShardedStage.weights, tables or {})
+    return gather_full_tensors(local, ShardedStage.weights)
 
 
 def full_gradients(local: RankState) -> FullTensorsByModule:
     """All unsharded gradients, on rank 0; an empty dict on the others. Every rank calls it."""
-    return gather_full_tensors(local, ShardedStage.gradients, local.tables.gradients() if local.tables else {})
+    return gather_full_tensors(local, ShardedStage.gradients)
 
 
-def gather_full_tensors(local: RankState, read: StageTensorReader, tables: Mapping[str, Tensor]) -> FullTensorsByModule:
-    """All tensors, on rank 0; an empty dict on the others. Every rank calls it. Raises RunFailed if replicas differ.
-
-    `tables`: of this rank's shards of embedding tables, which are a module of their own.
-    """
-    shards = own_shards(local, read) | {
-        (TABLES, name): HeldShard(table_region(local, name), values.cpu()) for name, values in tables.items()
-    }
+def gather_full_tensors(local: RankState, read: StageTensorReader) -> FullTensorsByModule:
+    """All tensors, on rank 0; an empty dict on the others. Every rank calls it. Raises RunFailed if replicas differ."""
+    shards = own_shards(local, read)
     described = {key: SentShard(shard.region, DTYPE_NAMES[shard.values.dtype]) for key, shard in shards.items()}
     sent = gather_messages(described, dict[TensorKey, SentShard], local.tensor_group)
     if local.worker.rank:
@@ -101,15 +94,6 @@ def own_shards(local: RankState, read: StageTensorReader) -> dict[TensorKey, Hel
         for name, tensor in sorted(read(stage).items())
         if stage.is_first_replica(name)
     }
-
-
-def table_region(local: RankState, name: str) -> TensorRegion:
-    """What this rank holds of an embedding table."""
-    assert local.tables, "only plans with tables are asked"
-    table, shard = local.plan.uses.tables[name], local.tables.held[name].shard
-    rows = (shard.first_row, shard.first_row + shard.rows)
-    columns = (shard.first_column, shard.first_column + shard.columns)
-    return whole_region((table.rows, table.dim)).select(0, [rows]).select(1, [columns])
 
 
 def messages(sizes: Mapping[TensorKey, tuple[int, torch.dtype]]) -> Iterator[list[TensorKey]]:

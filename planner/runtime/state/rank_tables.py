@@ -6,7 +6,7 @@ are, and their gradients summed over the group. Behind every `average_every` ste
 shard's copies become their mean: the same bits, since one all-reduce makes them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
 
 import torch
@@ -130,12 +130,28 @@ class RankTables:
         states = {f"tables.{name} (state)": shard.state for name, shard in self.held.items()}
         return {self.copies: {name: held for name, held in (weights | states).items() if held.numel()}}
 
-    def gradients(self) -> dict[str, Tensor]:
-        """The gradient of each shard (rows, columns), summed over its copies."""
-        found = {name: shard.whole_gradient() for name, shard in self.held.items()}
-        for gradient in found.values() if self.placed.groups > 1 else ():
-            dist.all_reduce(gradient, group=self.groups[self.copies])
+    def whole(self, values: Mapping[str, Tensor], every_copy: bool) -> dict[str, Tensor]:
+        """Whole tables on rank 0, from what each rank says of its shards: those of the first group, or the sum over the
+        groups. A replicated table is the first rank's of a group. Every rank calls it.
+        """
+        found = {}
+        for name, table in self.source.tables.items():
+            found[name] = self.of.new_zeros(table.rows, table.dim)
+            first = every_copy or self.groups.rank == self.copies[0]
+            if name in values and first and not (self.place and name in self.replicated):
+                row, column = self.held[name].shard.first_row, self.held[name].shard.first_column
+                rows, columns = values[name].shape
+                found[name][row : row + rows, column : column + columns] = values[name]
+            dist.reduce(found[name], 0)
         return found
+
+    def whole_weights(self) -> dict[str, Tensor]:
+        """The weights of all tables, on rank 0."""
+        return self.whole({name: shard.weight for name, shard in self.held.items()}, every_copy=False)
+
+    def whole_gradients(self) -> dict[str, Tensor]:
+        """The gradients of all tables, on rank 0."""
+        return self.whole({name: shard.whole_gradient() for name, shard in self.held.items()}, every_copy=True)
 
     def part(self, sums: Tensor, name: str, shard: TableShard) -> Tensor:
         """The columns of a shard among the sums of all tables: a view, (samples, columns)."""
