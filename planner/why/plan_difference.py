@@ -55,7 +55,7 @@ def change_text(old: float, new: float) -> str:
 
 def table_text(b: GroupFacts, a: GroupFacts) -> str:
     """The groups of ranks that have each table."""
-    return f": {b.table_groups} → {a.table_groups}"
+    return f": {b.table_groups} → {a.table_groups}" if b.table_groups != a.table_groups else ""
 
 
 def micro_batches_text(b: GroupFacts, a: GroupFacts) -> str:

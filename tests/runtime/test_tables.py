@@ -1,5 +1,7 @@
 """Embedding tables trained on ranks: as one process trains them however they are cut, and alike in every group."""
 
+import json
+
 import pytest
 import torch
 from torch import nn
@@ -17,6 +19,7 @@ from planner.specs.layers import Decoder
 from planner.specs.tables import Table
 from tests.plans import plan_of, uses
 from tests.runtime.training_worlds import train_all
+from tests.typed import typed
 
 SAMPLES, RANKS, PER_NODE = 12, 4, 2
 TABLES = {
@@ -139,3 +142,41 @@ def test_what_cannot_be_run_is_refused_before_a_process_starts(plan, options, to
     made = plan() if plan is not table_plan else plan(1)
     with pytest.raises((InputError, RunFailed), match=told):
         require_quick_checks(made, RunOptions(**options))
+
+
+JOB = """format: planner.job/1
+name: clicks
+model: model.yaml
+cluster: cpu-4
+strategy: sparse_tables
+sync: step
+workload: {lengths: 6, batch_rows: 16}
+layout: {zero: 0, dtype: float32}
+degrees: [1]
+tables: {from: tables.csv, groups: 2}
+"""
+MODEL = """format: planner.model/1
+name: clicks
+source: made up
+modules: {dense: {kind: decoder, layers: 1, hidden: 32, heads: 4, ffn: 48, vocab: 2}}
+"""
+
+
+@pytest.mark.slow
+def test_a_job_with_tables_is_solved_and_trained_and_its_tables_are_measured_beside_their_prediction(tmp_path):
+    for name, text in {
+        "job.yaml": JOB,
+        "model.yaml": MODEL,
+        "tables.csv": "name,rows,dim,pooling\na,90,64,2\n",
+    }.items():
+        (tmp_path / name).write_text(text)
+    assert typed("planner solve job.yaml -o plan.yaml", tmp_path).code == 0
+    told = typed("planner run plan.yaml --steps 2 --verify --no-ledger --json", tmp_path)
+    answer = json.loads(told.out)
+    (tables,) = (kind for kind in answer["kinds"] if kind["name"] == "embedding tables")
+    dense = sum(kind["predicted"] for kind in answer["kinds"]) - tables["predicted"]
+    assert told.code == 0 and tables["measured"] > 0 < tables["predicted"]
+    assert answer["predicted_step_seconds"] == pytest.approx(dense + tables["predicted"], rel=0.2)
+    assert all(rank["tables"] > 0 for rank in answer["sent_bytes"])
+    refused = typed("planner run plan.yaml --clip 1", tmp_path)
+    assert refused.code == 2 and "at --clip" in refused.errors
