@@ -25,7 +25,7 @@ from planner import pipeline
 from planner.costs.tables import CUTS, ShardingGroup, shard_options, table_bound
 from planner.costs.tables.shard_options import hit_shares
 from planner.export import export_plan
-from planner.export.torchrec_prices import AskedCut, ask_torchrec, by_cut, prices_of, topology_of
+from planner.export.torchrec_prices import AskedTable, ask_torchrec
 from planner.plan.embeddings import Embeddings, TablePlacement
 from planner.plan.legal.plan_laws import require_legal
 from planner.specs.base import Indices, with_fields
@@ -135,8 +135,7 @@ def against(what: str, tables: Mapping[str, Table], ranks: int, torchrec: str) -
         "enumerated_s": enumerated - start, "search_s": seconds,
     }  # fmt: skip
     if torchrec:
-        cuts = {name: AskedCut(*cut) for name, cut in placed_cuts(tables, placed).items()}
-        told = ask_torchrec(tables, topology_of(group, MEMORY), BATCH, by_cut(cuts), plan=True)
+        told = ask_torchrec(placed_tables(tables, placed), group, MEMORY, BATCH, plan=True)
         ours, theirs = loads_by_torchrec(placed, told).max(), max(told["loads"])
         found |= {"ours_by_torchrec_ms": float(ours), "torchrec_ms": theirs, "over_torchrec": float(ours / theirs)}
         found |= {"torchrec_s": told["plan_seconds"], "torchrec_cuts": Counter(told["kinds"])}
@@ -146,18 +145,21 @@ def against(what: str, tables: Mapping[str, Table], ranks: int, torchrec: str) -
 def own_prices() -> Figures:
     """The largest difference of own prices from TorchRec's, by cut, on ten tables."""
     tables, group = drawn_tables(10, 7), one_group(16)
-    cuts = [AskedCut(cut, n) for cut in CUTS for n in ((32, 64) if cut in ("columns", "grid") else (0,))]
-    told = ask_torchrec(tables, topology_of(group, MEMORY), BATCH, {each: [*tables] for each in cuts})
+    asked = {
+        f"{name}-{cut}-{n}": AskedTable(table, cut, n)
+        for name, table in tables.items()
+        for cut in CUTS
+        for n in ((32, 64) if cut in ("columns", "grid") else (0,))
+    }
+    told = ask_torchrec(asked, group, MEMORY, BATCH)
     options, worst = shard_options(tables, group, BATCH), dict[str, float]()
-    for (cut, columns, _), prices in zip(cuts, told["prices"], strict=True):
-        for number, (name, table) in enumerate(tables.items()):
-            for option in options.of(number):
-                same = CUTS[options.cut[option]] == cut and (
-                    not columns or table.dim / options.parts[option] == columns
-                )
-                if same:
-                    apart = abs(options.seconds[option] * 1e3 / prices[name][0] - 1)
-                    worst[cut] = max(worst.get(cut, 0.0), float(apart))
+    for number, (name, table) in enumerate(tables.items()):
+        for option in options.of(number):
+            cut, parts = CUTS[options.cut[option]], int(options.parts[option])
+            prices = told["prices"].get(f"{name}-{cut}-{table.dim // parts if parts > 1 else 0}")
+            if prices:
+                apart = abs(options.seconds[option] * 1e3 / prices[0] - 1)
+                worst[cut] = max(worst.get(cut, 0.0), float(apart))
     return {"set": "own prices over TorchRec's", "largest_difference": worst}
 
 
@@ -184,19 +186,20 @@ def exported(torchrec: str) -> Figures:
     return {"set": "an exported plan in TorchRec, sums beside those of whole tables", **json.loads(done.stdout)}
 
 
-def placed_cuts(tables: Mapping[str, Table], placed: Placement) -> dict[str, tuple[Any, int]]:
-    """How each table is cut, and the columns of its shards; 0: all of them."""
-    parts = placed.options.parts[placed.chosen]
-    columns = [table.dim // int(n) if n > 1 else 0 for table, n in zip(tables.values(), parts, strict=True)]
-    names = (CUTS[cut] for cut in placed.options.cut[placed.chosen])
-    return dict(zip(tables, zip(names, columns, strict=True), strict=True))
+def placed_tables(tables: Mapping[str, Table], placed: Placement) -> dict[str, AskedTable]:
+    """The tables of a placement as TorchRec is asked of them."""
+    cuts = zip(placed.options.cut[placed.chosen], placed.options.parts[placed.chosen], strict=True)
+    return {
+        name: AskedTable(table, CUTS[cut], table.dim // int(parts) if parts > 1 else 0)
+        for (name, table), (cut, parts) in zip(tables.items(), cuts, strict=True)
+    }
 
 
 def loads_by_torchrec(placed: Placement, told: Any) -> NDArray[np.float64]:
     """Milliseconds of each rank of a placement, by TorchRec's prices."""
     loads = np.zeros(placed.group.ranks)
     for name, option, where in zip(placed.options.names, placed.chosen, placed.where, strict=True):
-        loads[placed.ranks(int(option), where)] += prices_of(told, name)
+        loads[placed.ranks(int(option), where)] += told["prices"][name]
     return loads
 
 

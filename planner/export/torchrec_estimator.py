@@ -1,8 +1,9 @@
 """What TorchRec's planner and estimator say of tables: run as a program by a Python that has torchrec 1.8, and perhaps
 not planner.
 
-A question is JSON on stdin: `tables` (name: rows, dim, pooling, data_type), `batch` of a rank, `topology` (arguments of
-TorchRec's, bytes and bytes a millisecond), `cuts` to price, each with its `names`; and `plan`, whether TorchRec plans.
+A question is JSON on stdin: `tables` (name: rows, dim, pooling, data_type; sharding_type, compute_kernel, columns of a
+shard and cache, as it is cut), `batch` of a rank, `topology` (arguments of TorchRec's, bytes and bytes a millisecond);
+and `plan`, whether TorchRec plans, too.
 """
 
 import json
@@ -13,7 +14,7 @@ from typing import Any
 
 
 def answer(asked: dict[str, Any]) -> dict[str, Any]:
-    """Milliseconds of each shard by table, for each of the cuts; and of each rank in TorchRec's own plan."""
+    """Milliseconds of each shard by table, of those that TorchRec cuts so; and of each rank in its own plan."""
     import fbgemm_gpu  # noqa: F401  registers the operators that torchrec needs
     from torchrec import DataType, EmbeddingBagCollection, EmbeddingBagConfig
     from torchrec.distributed.embeddingbag import EmbeddingBagCollectionSharder
@@ -35,23 +36,18 @@ def answer(asked: dict[str, Any]) -> dict[str, Any]:
         for name, table in tables.items()
     ]
     module, sharders = EmbeddingBagCollection(tables=bags, device="meta"), [EmbeddingBagCollectionSharder()]
-
-    def priced(cut: dict[str, Any]) -> dict[str, list[float]]:
-        """Of tables that can be cut that way."""
-        wishes = {
-            name: ParameterConstraints(
-                pooling_factors=[table["pooling"]],
-                sharding_types=[cut["sharding_type"]],
-                compute_kernels=[cut["compute_kernel"]],
-                min_partition=cut["columns"] or None,
-                cache_params=CacheParams(load_factor=cut["cache"]) if cut["cache"] else None,
-            )
-            for name, table in tables.items()
-        }
-        found = EmbeddingEnumerator(topology, asked["batch"], wishes).enumerate(module, sharders)
-        return {each.name: [shard.perf.total for shard in each.shards] for each in found if each.name in cut["names"]}
-
-    told: dict[str, Any] = {"prices": [priced(cut) for cut in asked["cuts"]]}
+    cuts = {
+        name: ParameterConstraints(
+            pooling_factors=[table["pooling"]],
+            sharding_types=[table["sharding_type"]],
+            compute_kernels=[table["compute_kernel"]],
+            min_partition=table["columns"] or None,
+            cache_params=CacheParams(load_factor=table["cache"]) if table["cache"] else None,
+        )
+        for name, table in tables.items()
+    }
+    found = EmbeddingEnumerator(topology, asked["batch"], cuts).enumerate(module, sharders)
+    told: dict[str, Any] = {"prices": {each.name: [shard.perf.total for shard in each.shards] for each in found}}
     if asked.get("plan"):
         wishes = {name: ParameterConstraints(pooling_factors=[table["pooling"]]) for name, table in tables.items()}
         planner = EmbeddingShardingPlanner(topology=topology, batch_size=asked["batch"], constraints=wishes)
