@@ -65,10 +65,12 @@ def table_plan(groups: int, replicas="node", every=1, tokens=9, dtype="float64")
 @pytest.mark.slow
 def test_loss_and_gradients_are_those_of_one_process_and_copies_are_the_same_bits():
     """Of two steps: the second has the weights that the first left, the same in every group."""
-    plans = {
-        f"{groups} {where}": table_plan(groups, where) for groups, where in ((1, "node"), (2, "node"), (2, "across"))
-    }
-    plans |= {"4 node": table_plan(4), "float32": table_plan(2, dtype="float32")}
+    plans = {str(groups): table_plan(groups) for groups in CUTS}
+    plans |= {"across": table_plan(2, "across"), "float32": table_plan(2, dtype="float32")}
+    replicated = {name: TablePlacement(cut="replicated") for name in TABLES}
+    one_rank = {**replicated, "a": TablePlacement(cut="whole", at=Indices((0,)))}
+    for name, tables in {"replicated": replicated, "on one rank": one_rank}.items():
+        plans[name] = with_fields(plans["2"], embeddings=with_fields(plans["2"].embeddings, tables=tables))
     twice = {name: with_fields(plan, steps=plan.steps * 2) for name, plan in plans.items()}
     options = RunOptions(steps=2, verify=True, check_replicas=1, training=TrainingOptions(learning_rate=3e-2))
     seldom = table_plan(2, every=2)

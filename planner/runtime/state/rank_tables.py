@@ -72,7 +72,8 @@ class RankTables:
         own, size = len(self.own), self.group.size
         told: list[int] = self.group.all_to_all_no_grad(counts, [*map(len, sent)], [own] * size).tolist()
         received = [sum(told[rank * own : (rank + 1) * own]) for rank in range(size)]
-        flat = torch.cat([each for of_rank in sent for each in of_rank])
+        nothing = self.of.new_zeros(0, 2, dtype=torch.int64)
+        flat = torch.cat([nothing, *(each for of_rank in sent for each in of_rank)])
         sizes = [sum(map(len, of_rank)) for of_rank in sent]
         parts = self.group.all_to_all_no_grad(flat, sizes, received).split(told)  # type: ignore[no-untyped-call]
         summed = [shard.sums(torch.cat(parts[at::own]), self.samples[-1]) for at, shard in enumerate(self.own)]
