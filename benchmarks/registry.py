@@ -49,6 +49,7 @@ CASES = {
     "report-page": "benchmarks.report_page",
     "measured-pipeline": "benchmarks.measured_pipeline",
     "sharded-tables": "benchmarks.sharded_tables",
+    "table-training": "benchmarks.table_training",
     "schedule-jobs": "benchmarks.schedule_jobs",
     "cells": "benchmarks.cells",
     "packing": "benchmarks.packing",

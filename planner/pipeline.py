@@ -133,7 +133,7 @@ def why(plan: Plan, what: str | None = None, step: int = 0) -> reasons.WhyAnswer
     return reasons.why(plan, step, what, plan_of)
 
 
-def why_not(plan: Plan, changes: tuple[str, ...], step: int = 0) -> reasons.WhyNot | reasons.WhyNotTables:
+def why_not(plan: Plan, changes: tuple[str, ...], step: int = 0) -> reasons.WhyNot:
     """What `KEY=VALUE` changes of a plan's own problem would cost, and why."""
     return reasons.why_not(plan, step, changes, plan_of)
 

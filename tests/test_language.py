@@ -49,7 +49,13 @@ TABLES = (
     "targets/",  # of the table of a program: a field and its arguments
 )
 # Where it is a vector of an embedding table, or a line of what is printed of it.
-EMBEDDINGS = ("cli/views/embedding_tables.py", "costs/tables/", "export/torchrec.py", "specs/tables/")
+EMBEDDINGS = (
+    "cli/views/embedding_tables.py",
+    "costs/tables/",
+    "export/torchrec",
+    "plan/embeddings.py",
+    "specs/tables/",
+)
 # Where a row is a line of a matrix or tensor, whose first dimension is mostly tokens.
 TENSORS = (
     "calibrate/gemm_fit.py",
@@ -58,6 +64,8 @@ TENSORS = (
     "launch/communication/ragged_collectives.py",
     "launch/communication/tensor_collectives.py",
     "models/batch.py",
+    "models/embedding_shard.py",
+    "models/inputs/click_source.py",
     "models/inputs/training_items.py",
     "models/kernels/",
     "models/layers/",
@@ -68,7 +76,9 @@ TENSORS = (
     "runtime/state/kept_features.py",
     "runtime/exchange/micro_batch_in_flight.py",
     "runtime/parity/parity_reference.py",
+    "runtime/parity/table_reference.py",
     "runtime/state/full_tensors.py",
+    "runtime/state/rank_tables.py",
 )
 # Where it is a constraint of a linear program.
 CONSTRAINTS = (

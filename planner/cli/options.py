@@ -12,7 +12,7 @@ from planner.specs.job import MOST_WITHIN
 from planner.units import parse_duration, parse_share
 
 TABLES = ("lengths", "images", "audio", "strategies", "orders", "places")  # of which names stand in the code
-HF = "hf"  # the format of models, beside those of the tables
+HF, TORCHREC = "hf", "torchrec"  # the formats of models and of embedding tables, beside those of the tables
 DOES_NOT_FIT = 3  # exit code, as for any infeasible job
 ILLEGAL = 2  # exit code, as for any wrong input
 
@@ -101,7 +101,7 @@ def target_names() -> list[str]:
 def import_names(incomplete: str) -> list[str]:
     from planner.export import ORDER_READERS
 
-    return [name for name in (*target_names(), *ORDER_READERS, HF) if name.startswith(incomplete)]
+    return [name for name in (*target_names(), *ORDER_READERS, HF, TORCHREC) if name.startswith(incomplete)]
 
 
 Job = Annotated[str, typer.Argument(help="A job file, or the name of a shipped job.", autocompletion=job_names)]

@@ -9,6 +9,7 @@ from planner.errors import InputError
 from planner.export.launches import Unsaid, around, told_arguments, write_launch, write_runtime
 from planner.export.torch_csv import PipelineOrders, read_csv, to_csv
 from planner.export.torchrec import to_torchrec
+from planner.export.torchrec_prices import RankSeconds, torchrec_seconds
 from planner.plan.join_plans import total_outcome, total_prediction
 from planner.plan.legal.plan_laws import violations
 from planner.plan.plan_file import Plan
@@ -139,10 +140,12 @@ __all__ = [
     "EXPORTERS",
     "ORDER_READERS",
     "ExportedPlan",
+    "RankSeconds",
     "Unsaid",
     "export_formats",
     "export_plan",
     "import_order_into",
     "require_known",
     "told_arguments",
+    "torchrec_seconds",
 ]

@@ -10,9 +10,11 @@ from typing import Any
 
 from planner.costs.tables import plan_group, table_loads
 from planner.errors import InputError
+from planner.plan.embeddings import table_shards
 from planner.plan.plan_file import Plan
+from planner.specs.tables import Cut
 
-KINDS = {
+KINDS: dict[Cut, str] = {
     "whole": "table_wise", "columns": "column_wise", "rows": "row_wise", "node_rows": "table_row_wise",
     "grid": "grid_shard", "replicated": "data_parallel",
 }  # fmt: skip
@@ -37,7 +39,10 @@ def sharding_plan(module: str, device: str = "cuda") -> ShardingPlan:
     tables = EmbeddingModuleShardingPlan()
     for name, table in TABLES.items():
         shards = [
-            ShardMetadata(shard_offsets=offsets, shard_sizes=sizes, placement=f"rank:{{rank}}/{{device}}:{{rank % 8}}")
+            ShardMetadata(
+                shard_offsets=offsets, shard_sizes=sizes,
+                placement=f"rank:{{rank}}/{{device}}" + (f":{{rank % 8}}" if device != "cpu" else ""),
+            )
             for offsets, sizes, rank in table["shards"]
         ]
         spec = EnumerableShardingSpec(shards) if shards else None
@@ -72,29 +77,25 @@ def to_torchrec(plan: Plan, version: str) -> tuple[str, tuple[int, ...]]:
 
 def table_entry(plan: Plan, name: str) -> dict[str, Any]:
     """A table's kind of sharding, its ranks in a group, and offset, size and rank of each shard."""
-    placed, table = plan.embeddings, plan.uses.tables[name]
+    placed = plan.embeddings
     assert placed, "only plans with tables are exported"
     each, group = placed.tables[name], plan_group(plan, placed)
-    columns = table.dim // each.parts
-    shards: list[tuple[list[int], list[int], int]] = []
-    if each.cut in ("whole", "columns"):
-        shards = [([0, at * columns], [table.rows, columns], rank) for at, rank in enumerate(each.at)]
-    elif each.cut in ("node_rows", "grid"):
-        for at, node in enumerate(each.at):
-            on_node = range(node * group.per_node, (node + 1) * group.per_node)
-            shards += row_shards(table.rows, columns, at * columns, on_node)
-    elif each.cut == "rows":
-        shards = row_shards(table.rows, columns, 0, range(group.ranks))
-    kernel = "fused_uvm_caching" if each.cache else "dense" if each.cut == "replicated" else "fused"
-    ranks = [rank for *_, rank in shards] or [*range(group.ranks)]
-    return {"sharding_type": KINDS[each.cut], "compute_kernel": kernel, "ranks": ranks, "shards": shards}
+    found = table_shards(plan.uses.tables[name], each, group.ranks, group.per_node)
+    return {
+        "sharding_type": sharding_type(each.cut),
+        "compute_kernel": compute_kernel(each.cut, each.cache),
+        "ranks": [shard.rank for shard in found],
+        "shards": [
+            ([s.first_row, s.first_column], [s.rows, s.columns], s.rank) for s in found if each.cut != "replicated"
+        ],
+    }
 
 
-def row_shards(rows: int, columns: int, first_column: int, ranks: range) -> list[tuple[list[int], list[int], int]]:
-    """Equal blocks of rows, the last ones shorter, on these ranks."""
-    block = -(-rows // len(ranks))
-    starts = [min(rows, at * block) for at in range(len(ranks) + 1)]
-    return [
-        ([start, first_column], [end - start, columns], rank)
-        for start, end, rank in zip(starts[:-1], starts[1:], ranks, strict=True)
-    ]
+def sharding_type(cut: Cut) -> str:
+    """TorchRec's word for a cut."""
+    return KINDS[cut]
+
+
+def compute_kernel(cut: Cut, cache: float) -> str:
+    """TorchRec's kernel for shards of a cut: gradients of replicated tables are dense."""
+    return "fused_uvm_caching" if cache else "dense" if cut == "replicated" else "fused"

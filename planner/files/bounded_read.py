@@ -10,7 +10,7 @@ import io
 import os
 import stat
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from errno import EAGAIN
 from pathlib import Path
@@ -166,3 +166,26 @@ def read_csv(path: str | Path, kind: FileKind = TABLE, strict: bool = False) -> 
             raise InputError(f"this is not CSV: {error}", where=where, fix="correct the quotes there") from error
         except UnicodeDecodeError:
             read_text(path, kind)  # says on which line
+
+
+def read_records(path: str | Path, example: str, aliases: Mapping[str, str]) -> Iterator[tuple[str, dict[str, str]]]:
+    """The records of a CSV with a header, by the names of its columns, some of which stand for others; and the place of
+    each. `example`: of a header. Raises InputError.
+    """
+    header: list[str] = []
+    for line, cells in read_csv(path, strict=True):
+        where = f"{path}:{line}"
+        if not any(cells):
+            continue
+        if not header:
+            header = [aliases.get(cell.strip(), cell.strip()) for cell in cells]
+            twice = [cell.strip() for cell, name in zip(cells, header, strict=True) if header.count(name) > 1]
+            if twice:
+                raise InputError(f"columns {' and '.join(twice)} say the same", where=where, fix="leave one of them")
+            continue
+        if len(cells) != len(header):
+            message = f"it has {len(cells)} cells, and the header has {len(header)}"
+            raise InputError(message, where=where, fix="give each column a cell")
+        yield where, dict(zip(header, map(str.strip, cells), strict=True))
+    if not header:
+        raise InputError("the table is empty", where=f"{path}:1", fix=f"a header with {example}")

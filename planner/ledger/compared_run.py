@@ -4,8 +4,8 @@ The parts of a step's memory that torch counts are composed from the parts of th
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from statistics import median
+from dataclasses import dataclass, replace
+from statistics import mean, median
 from typing import TYPE_CHECKING
 
 from planner.ledger.work_kinds import KindSeconds, MeasuredTask, measured_timeline, seconds_by_kind
@@ -133,26 +133,28 @@ def compare_run(
     tolerance: "ParityTolerance | None",
 ) -> ComparedRun:
     """A run's result beside the scores of the plan's steps (none: the plan has no prices)."""
-    predicted, traced, memory = [], [], []
+    predicted, seconds, traced, memory = [], [], [], []
     for at, (step, (followed, number)) in enumerate(
         zip(result.steps, followed_steps, strict=True), result.steps_before
     ):
         expected = (scores[number] if followed is plan else score(followed)) if scores else None
         if expected:
             predicted.append(whole_timeline(expected.timeline))
+            seconds.append(expected.step_seconds)
         if not step.measured:  # an early step: only the last ones are kept
             continue
         memory.append((step.memory, expected))
         of_plan = number if followed is plan else at  # steps planned during the run are beyond the plan's own
         traced.append(traced_step(followed, number, step, of_plan, at))
+    kinds = seconds_by_kind(predicted[len(predicted) - len(traced) :], [step.timeline for step in traced])
     return ComparedRun(
         plan=plan,
         machine=result.machine,
         losses=tuple(step.loss for step in result.steps),
         tokens_per_second=sum(step.tokens for step in result.steps) / sum(step.seconds for step in result.steps),
         step_seconds=median(step.seconds for step in result.steps),
-        predicted_step_seconds=median(t.step_seconds for t in predicted) if predicted else None,
-        kinds=seconds_by_kind(predicted[len(predicted) - len(traced) :], [step.timeline for step in traced]),
+        predicted_step_seconds=median(seconds) if seconds else None,
+        kinds=with_tables(kinds, scores, result) if plan.embeddings else kinds,
         timelines=tuple(step.timeline for step in traced),
         traced=tuple(traced),
         plannings=tuple(step.planning for step in result.steps if step.planning),
@@ -167,6 +169,16 @@ def compare_run(
         if any(any(step.features) for step in result.steps)
         else (),
     )
+
+
+def with_tables(kinds: list[KindSeconds], scores: Sequence[Score], result: "RunResult") -> list[KindSeconds]:
+    """Kinds of work of a plan whose embedding tables are in no task: measured, they are in the kind of who waits."""
+    loads = [each.tables for each in scores if each.tables]
+    expected = mean(float(each.seconds.mean()) for each in loads) if loads else 0.0
+    found = mean(step.table_seconds for step in result.steps if step.measured)
+    *others, waits = kinds
+    beside = KindSeconds("embedding tables", expected, found)
+    return [*others, beside, replace(waits, measured=max(0.0, waits.measured - found))]
 
 
 def traced_step(followed: Plan, number: int, step: "StepResult", of_plan: int, at: int) -> TracedStep:

@@ -2,6 +2,7 @@
 
 from planner.models.batch import IGNORED, Batch, CrossAttentionMemory, EncoderFeatures
 from planner.models.build import build, init_weights, unsupported
+from planner.models.embedding_shard import EmbeddingShard
 from planner.models.networks.transformers_model import TransformersModel
 from planner.models.sequence_parallel import NO_SEQUENCE_PARALLEL, SequenceParallel
 from planner.models.sharded_adamw import ShardedAdamW
@@ -30,6 +31,7 @@ __all__ = [
     "NO_TENSOR_PARALLEL",
     "Batch",
     "CrossAttentionMemory",
+    "EmbeddingShard",
     "EncoderFeatures",
     "EqualShard",
     "ExpertChoice",

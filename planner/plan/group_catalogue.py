@@ -33,6 +33,10 @@ def process_groups(plan: Plan) -> set[Ranks]:
         groups.update(stage_ranks(layout, stage) for stage in range(layout.pp))
         groups.update(tied_embedding_groups(plan.uses.models[name], layout))
         groups.update(sequence_groups(plan, name, layout))
+    if plan.embeddings:
+        members = plan.embeddings.group_ranks(plan.size)
+        groups.update(members)
+        groups.update(map(Ranks, zip(*members, strict=True)))  # copies of a shard
     return groups
 
 

@@ -95,7 +95,7 @@ def bound_text(value: float, bound: float, by: str, over: str = "") -> str:
     best = (
         "any other order of the same work" if of_order else f"any of {over}" if over else "any other plan of this job"
     )
-    proof = BOUNDS[by].proof if by in BOUNDS else by
+    proof = "; and ".join(BOUNDS[name].proof for name in by.split("+") if name in BOUNDS) or by
     if relative_gap(value, bound) < OPTIMAL_GAP:
         return f"{best} takes at least as long: {proof}."
     gained = percent(relative_gap(value, bound))

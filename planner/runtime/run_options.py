@@ -26,6 +26,7 @@ class TrainingOptions:
     clip: float | None = None  # largest global gradient norm; None: no clipping
     betas: tuple[float, float] = (0.9, 0.999)
     decay: float = 0.01  # weight decay of matrices; norms and biases have none
+    table_scale: float | None = None  # c of embedding tables' AdaGrad (models/embedding_shard.py); None: their groups
 
     def learning_rate_at(self, step: int, of: int) -> float:
         """Learning rate of `step`, from 0, in a run of `of` steps. (Cosine: arXiv 1608.03983, without restarts.)"""

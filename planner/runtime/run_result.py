@@ -86,6 +86,7 @@ class StepResult:
     grad_norm: float | None = None  # global norm before clipping; None: not computed
     memory: tuple[RankMemory, ...] = ()  # of each rank, kept for the same steps as `measured`; empty on the CPU
     sent_bytes: tuple[SentBytes, ...] = ()  # of each rank, kept for the same steps as `measured`
+    table_seconds: float = 0.0  # of embedding tables, on the mean rank, waits for others among them
     features: FeatureCounts = NO_FEATURES  # of items of frozen encoders whose outputs are kept, on all ranks
 
 

@@ -12,7 +12,8 @@ exchange  The same for micro-batches whose gathers and reductions outlast their 
 shared    All modules on the same ranks: area, with the passes of encoders in it (scoring/shared_bound.py).
 longest   One micro-batch holds the sequence that takes longest even on its best degree, and the others cost their
           constants.
-tables    Added for embedding tables: the slowest rank is no quicker than the mean one (costs/tables/table_bound.py).
+tables    Of what embedding tables add to a step, and so added to the others: the slowest rank is no quicker than the
+          mean one (costs/tables/table_bound.py).
 
 busiest_rank  With the assignment given: no rank is done before it has run all its own work.
 
@@ -36,6 +37,7 @@ from planner.scoring.exact_grouping import small_enough, solve_grouping
 from planner.scoring.exchange_bounds import exchange_problem, step_exchange_seconds
 from planner.scoring.pipeline_passes import order_bound_seconds
 from planner.scoring.shared_bound import shared_seconds
+from planner.scoring.table_score import least_table_seconds
 from planner.simulate import Timeline, whole_tasks
 
 SPACE = "space"
@@ -53,27 +55,31 @@ class BoundEntry(NamedTuple):
     """A kind of lower bound: the steps that it applies to, its seconds, and its proof in one sentence for reports.
 
     `same_work`: it bounds every order of the same work, the assignment to ranks and stages being given; otherwise it
-    bounds every plan of the job.
+    bounds every plan of the job. `beside`: it bounds what a step does beside its tasks, and is added to the best of the
+    others.
     """
 
     applies: Callable[[BoundedStep], bool]
     seconds: Callable[[BoundedStep], float]
     proof: str
     same_work: bool = False
+    beside: bool = False
 
 
 def step_bound(plan: Plan, number: int, pricing: Pricing, tasks: Sequence[Task], timeline: Timeline) -> Bound:
     """The best bound that applies: over every plan where the step answers a packing problem, otherwise over the same
-    work.
+    work; and over what is done beside its tasks.
     """
     step = BoundedStep(plan, number, pricing, tasks, timeline)
     bounds: list[Bound] = []
     for by, each in BOUNDS.items():
-        if each.same_work == (step.packing_problem_or_none is None) and each.applies(step):
+        if not each.beside and each.same_work == (step.packing_problem_or_none is None) and each.applies(step):
             bounds.append(Bound(each.seconds(step), by))
             if bounds[-1].seconds >= step.step_seconds * (1 - ROUNDING):  # nothing can be above it
                 break
-    return highest(bounds)
+    best = highest(bounds)
+    beside = {by: each.seconds(step) for by, each in BOUNDS.items() if each.beside and each.applies(step)}
+    return Bound(best.seconds + sum(beside.values()), "+".join((best.by, *beside)))
 
 
 def highest(bounds: Sequence[Bound]) -> Bound:
@@ -194,10 +200,11 @@ BOUNDS: dict[str, BoundEntry] = {
         "ranks cannot do more than one second of work a second, that of encoders beside samples on their cheapest "
         "degrees",
     ),
-    "tables": BoundEntry(  # of embedding tables, and added to what bounds the dense part: scoring/table_score.py
-        lambda step: False,
-        lambda step: 0.0,
+    "tables": BoundEntry(
+        lambda step: step.plan.embeddings is not None,
+        lambda step: least_table_seconds(step.plan),
         "in any groups of ranks, the slowest rank takes no less than the mean one with the cheapest cut of every table",
+        beside=True,
     ),
     "busiest_rank": BoundEntry(
         always,

@@ -22,6 +22,7 @@ from planner.scoring.objective_value import (
     seconds_for_value,
 )
 from planner.scoring.score import Score, bounded_value, fullest_score
+from planner.scoring.table_score import least_table_seconds
 from planner.scoring.undecided_order import undecided_order
 from planner.scoring.work_at_peak import seconds_at_peak
 from planner.specs.base import Ranks
@@ -65,11 +66,12 @@ def plan_answer(plan: Plan, scores: Sequence[Score]) -> PlanAnswer:
 
 def table_answer(plan: Plan, scores: Sequence[Score]) -> PlanAnswer:
     """Groups of embedding tables, their seconds on the slowest rank and the bound of these; nothing without tables."""
-    found, placed = scores[0].tables, plan.embeddings
-    if not found or not placed:
+    loads, placed = scores[0].tables, plan.embeddings
+    if not loads or not placed:
         return {}
     names = ("groups", "replicas", "average_every")
-    seconds = {"seconds": found.seconds, "bound": found.bound, "imbalance": found.loads.imbalance}
+    slowest, least = float(loads.seconds.max()), least_table_seconds(plan)
+    seconds = {"seconds": slowest, "bound": least, "imbalance": loads.imbalance}
     return {"tables": {name: getattr(placed, name) for name in names} | seconds}
 
 

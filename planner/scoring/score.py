@@ -6,6 +6,7 @@ from functools import cached_property
 from math import inf
 
 from planner.costs import Pricing, pricing_of, with_overlap
+from planner.costs.tables import TableLoads
 from planner.errors import Infeasible
 from planner.plan.join_plans import round_digits
 from planner.plan.mesh.identical_groups import MAX_UNFOLDED_RANKS, NO_IDENTICAL_GROUPS, identical_groups
@@ -19,7 +20,7 @@ from planner.scoring.plan_memory import PlanMemory, exceeds_memory
 from planner.scoring.plan_space import plan_space_seconds
 from planner.scoring.possible import require_links, require_peak, require_possible
 from planner.scoring.step_simulation import repeats, simulated_step
-from planner.scoring.table_score import TableScore, table_score
+from planner.scoring.table_score import breakdown_with_tables
 from planner.scoring.work_at_peak import link_seconds
 from planner.simulate import MemoryCurves, Timeline, whole_curves, whole_tasks, whole_timeline
 from planner.specs.base import with_fields
@@ -42,7 +43,6 @@ class Score:
     memory: MemoryCurves
     plan_memory: PlanMemory
     bound: Bound
-    tables: TableScore | None = None  # beside the timeline, which is the dense part's
 
     @cached_property
     def fullest_rank(self) -> int:
@@ -52,8 +52,12 @@ class Score:
     @cached_property
     def breakdown(self) -> Breakdown:
         """Seconds of the mean rank by what it does."""
-        dense = self.timeline.breakdown()
-        return self.tables.breakdown(dense) if self.tables else dense
+        return breakdown_with_tables(self.timeline.breakdown(), self.tables)
+
+    @property
+    def tables(self) -> TableLoads | None:
+        """What embedding tables take beside the timeline, which is the dense part's."""
+        return self.plan_memory.table_loads
 
     def memory_share(self, rank: int) -> float:
         """Peak bytes of a rank over its allowed bytes."""
@@ -78,7 +82,7 @@ class Score:
     @property
     def step_seconds(self) -> float:
         """Seconds of the step."""
-        return self.timeline.step_seconds + (self.tables.seconds if self.tables else 0.0)
+        return self.timeline.step_seconds + (float(self.tables.seconds.max()) if self.tables else 0.0)
 
 
 def score(plan: Plan, number: int = 0, overlap: Overlap = AS_PRICED) -> Score:
@@ -91,10 +95,8 @@ def score(plan: Plan, number: int = 0, overlap: Overlap = AS_PRICED) -> Score:
     require_hidden_offload(plan, number, pricing, tasks)
     plan_memory = PlanMemory(plan, pricing)
     memory = plan_memory.over_step(timeline, tasks)
-    bound, tables = step_bound(plan, number, pricing, tasks, timeline), table_score(plan)
-    if tables:
-        bound = Bound(bound.seconds + tables.bound, f"{bound.by}+tables")
-    found = Score(tasks, timeline, memory, plan_memory, bound, tables)
+    bound = step_bound(plan, number, pricing, tasks, timeline)
+    found = Score(tasks, timeline, memory, plan_memory, bound)
     require_sound(plan, number, pricing, found)
     return found
 

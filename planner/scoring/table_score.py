@@ -4,10 +4,7 @@ The dense part starts when its rank has the sums of all tables, and tables are u
 gradients: a step is the dense part's and that of the slowest rank's tables, and so are the bounds.
 """
 
-from dataclasses import dataclass
-
 from planner.costs.tables import TableLoads, plan_group, possible_groups, rank_samples, shard_options, table_bound
-from planner.costs.tables import table_loads as loads_of
 from planner.plan.embeddings import Embeddings
 from planner.plan.plan_file import Breakdown, Plan
 from planner.scoring.plan_memory import allowed_bytes_on
@@ -15,35 +12,18 @@ from planner.specs.hardware.cluster import device_of_rank
 from planner.specs.tables import JobTables
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class TableScore:
-    """What tables take of the ranks of a group, and the least seconds of the slowest over all groups and placements."""
-
-    loads: TableLoads
-    bound: float
-
-    @property
-    def seconds(self) -> float:
-        """Seconds of the slowest rank."""
-        return float(self.loads.seconds.max())
-
-    def breakdown(self, dense: Breakdown) -> Breakdown:
-        """Seconds of the mean rank by what it does, with those of the dense part."""
-        loads = self.loads
-        return Breakdown(
-            compute=dense.compute + float(loads.lookup.mean()),
-            exposed_comm=dense.exposed_comm + float((loads.exchange + loads.average).mean()),
-            idle=dense.idle + self.seconds - float(loads.seconds.mean()),
-        )
+def breakdown_with_tables(dense: Breakdown, loads: TableLoads | None) -> Breakdown:
+    """Seconds of the mean rank by what it does, with those of its tables."""
+    if loads is None:
+        return dense
+    return Breakdown(
+        compute=dense.compute + float(loads.lookup.mean()),
+        exposed_comm=dense.exposed_comm + float((loads.exchange + loads.average).mean()),
+        idle=dense.idle + float(loads.seconds.max() - loads.seconds.mean()),
+    )
 
 
-def table_score(plan: Plan) -> TableScore | None:
-    """The seconds of a plan's tables; None where it has none."""
-    loads = loads_of(plan)
-    return TableScore(loads, least_seconds(plan)) if loads else None
-
-
-def least_seconds(plan: Plan) -> float:
+def least_table_seconds(plan: Plan) -> float:
     """Seconds that no groups and no placement of a plan's tables beat, of those that its job leaves open."""
     asked, cluster, placed = plan.uses.asked.tables or JobTables(file=""), plan.uses.cluster, plan.embeddings
     assert placed, "only plans with tables are bounded"

@@ -11,7 +11,7 @@ from planner.why.resolved import Sensitivity
 from planner.why.restarts import Changes, MixPoint, Switch
 from planner.why.static_degree import StaticComparison, StaticPlan, best_static_degree
 from planner.why.step_facts import Facts, GroupFacts, ModuleFacts, ModuleLoad, step_facts
-from planner.why.table_answers import TableTerms, WhyNotTables, WhyTable
+from planner.why.table_answers import WhyTable
 from planner.why.why import WhyAnswer, why
 from planner.why.why_not import WhyNot, why_not
 from planner.why.why_plan import WhyPlan
@@ -33,12 +33,10 @@ __all__ = [
     "StaticComparison",
     "StaticPlan",
     "Switch",
-    "TableTerms",
     "WhyAnswer",
     "WhyGroup",
     "WhyItem",
     "WhyNot",
-    "WhyNotTables",
     "WhyPlacedItem",
     "WhyPlan",
     "WhyTable",

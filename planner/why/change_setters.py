@@ -8,7 +8,7 @@ from typing import Any, ClassVar, get_args
 from planner import files
 from planner.errors import InputError
 from planner.specs.base import MAX_RANKS, Name, Spec, share_of, with_fields
-from planner.specs.inputs import Inputs
+from planner.specs.inputs import Inputs, require_possible_groups
 from planner.specs.job import FixedItem, Job
 from planner.specs.parallelism import (
     RECOMPUTED_PARTS,
@@ -22,6 +22,7 @@ from planner.specs.parallelism import (
     decided_fields,
     recompute_of,
 )
+from planner.specs.tables import Replicas
 from planner.strategies import STRATEGIES, decides_layouts, strategy_deciding
 from planner.units import first_few
 from planner.why.resize_cluster import only_kind, with_ranks
@@ -111,6 +112,16 @@ def set_effort(inputs: Inputs, key: str, value: str) -> Inputs:
     return replace(inputs, effort=whole_number(value, key, 4))
 
 
+def set_tables(inputs: Inputs, key: str, value: str) -> Inputs:
+    """Fix in how many groups of ranks embedding tables are, where their copies are, or when these are averaged."""
+    if inputs.job.tables is None:
+        raise InputError("the plan has no embedding tables", where=key, fix="ask about a plan that has")
+    wish = one_of(value, key, get_args(Replicas)) if key == "replicas" else whole_number(value, key, MAX_RANKS)
+    asked = with_fields(inputs.job.tables, **{key: wish})
+    require_possible_groups(asked, inputs.cluster, key)
+    return change_job(inputs, tables=asked)
+
+
 def set_layout_count(inputs: Inputs, key: str, value: str) -> Inputs:
     """Fix a degree, or the size of a micro-batch, of a static layout."""
     return search_layouts(change_layout(inputs, **{key: whole_number(value, key, MAX_RANKS)}))
@@ -186,6 +197,7 @@ SETTERS: dict[str, ApplyKey] = {
     "ranks": set_ranks,
     "nodes": set_nodes,
     "effort": set_effort,
+    **dict.fromkeys(("groups", "replicas", "average_every"), set_tables),
     **dict.fromkeys(LAYOUT_COUNTS, set_layout_count),
     "schedule": set_schedule,
     "dispatch": set_dispatch,

@@ -5,7 +5,7 @@ The parts of each add up to its step, so their differences add up to the differe
 
 from planner.specs.base import Spec
 from planner.units import duration, percent
-from planner.why.step_facts import Facts, GroupFacts, ModuleFacts
+from planner.why.step_facts import TABLE_TERMS, Facts, GroupFacts, ModuleFacts
 
 SMALL = 0.02  # share of all differences: smaller ones are not listed
 
@@ -43,6 +43,7 @@ def step_parts(b: Facts, a: Facts) -> list[tuple[str, float, float, str]]:
         ("exchanges inside nodes", b.exchange_within, a.exchange_within, f": groups ⟨{b.groups}⟩ → ⟨{a.groups}⟩"),
         ("compute", b.compute, a.compute, compute_text(b, a)),
         ("gathers, reductions and transfers", b.other_comm, a.other_comm, f": {sync_text(b, a)}"),
+        *((name, b.tables.get(name, 0.0), a.tables.get(name, 0.0), table_text(b, a)) for name in TABLE_TERMS),
         ("idle ranks", b.idle, a.idle, idle_text(b, a)),
     ]
 
@@ -50,6 +51,11 @@ def step_parts(b: Facts, a: Facts) -> list[tuple[str, float, float, str]]:
 def change_text(old: float, new: float) -> str:
     sign = "+" if new >= old else "−"
     return f"{sign}{duration(abs(new - old))} ({duration(old)} → {duration(new)})"
+
+
+def table_text(b: GroupFacts, a: GroupFacts) -> str:
+    """The groups of ranks that have each table."""
+    return f": {b.table_groups} → {a.table_groups}" if b.table_groups != a.table_groups else ""
 
 
 def micro_batches_text(b: GroupFacts, a: GroupFacts) -> str:

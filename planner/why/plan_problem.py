@@ -228,6 +228,7 @@ def plan_job(plan: Plan, module: str, batch: SampleBatch, decided: dict[str, Any
         loss=plan.uses.loss,
         limits=plan.uses.limits,
         within=plan.uses.asked.within,
+        tables=plan.uses.asked.tables,
         **decided,
     )
 

@@ -14,10 +14,11 @@ from planner.scoring import Score, plan_doubt, whole_score
 from planner.simulate import TaskEvent, Timeline, TimePart, is_feed, mean_seconds
 from planner.specs.base import Ranks, Spec
 from planner.specs.parallelism import Sync
-from planner.units import GIB, multiset_text
+from planner.units import GIB, multiset_text, plural
 from planner.why.group_loads import GroupLoad, group_loads
 
 PASSES = ("F", "B", "I", "W")
+TABLE_TERMS = "lookups of tables", "exchange of their sums", "averages of their copies"
 
 
 class StepFacts(Spec, omit_defaults=False):
@@ -30,13 +31,15 @@ class StepFacts(Spec, omit_defaults=False):
 
 
 class GroupFacts(StepFacts, omit_defaults=False):
-    """A step of one module: compute + exchange_across + exchange_within + other_comm + idle = value."""
+    """A step of one module: compute, the exchanges, other_comm, tables and idle add up to its value."""
 
     compute: float
     fixed: float  # the part of compute that a micro-batch takes whatever its tokens
     exchange_across: float  # exposed, inside groups that cross nodes
     exchange_within: float
     other_comm: float  # exposed gathers, reductions and transfers
+    tables: dict[str, float]  # of embedding tables, by term; none without
+    table_groups: str  # of the ranks that have them: `2 groups of 8 ranks, copies node, …`
     idle: float
     unheld: float  # the part of idle in which the rank is in no group
     ranks: int
@@ -106,12 +109,16 @@ def group_facts(plan: Plan, score: Score, common: dict[str, Any]) -> GroupFacts:
     across, within = exposed_by_reach(plan, score, placed)
     crossing = [load for load in placed if load.crosses_nodes]
     micro_batch_counts = rank_micro_batches(plan, placed)
+    tables = table_terms(score)
+    lookup, *exchanged = tables.values() if tables else (0.0,)
     return GroupFacts(
-        compute=parts.compute,
+        compute=parts.compute - lookup,
         fixed=fixed_seconds(plan, score),
         exchange_across=across,
         exchange_within=within,
-        other_comm=max(0.0, parts.exposed_comm - across - within),
+        other_comm=max(0.0, parts.exposed_comm - across - within - sum(exchanged)),
+        tables=tables,
+        table_groups=table_groups_text(plan, score),
         idle=parts.idle,
         unheld=min(parts.idle, groupless_seconds(plan, placed)),
         ranks=plan.size,
@@ -127,6 +134,24 @@ def group_facts(plan: Plan, score: Score, common: dict[str, Any]) -> GroupFacts:
         room=sum(load.room for load in placed),
         **common,
     )
+
+
+def table_terms(score: Score) -> dict[str, float]:
+    """Seconds of the mean rank that embedding tables take, by term."""
+    loads = score.tables
+    if loads is None:
+        return {}
+    terms = {TABLE_TERMS[0]: loads.lookup, TABLE_TERMS[1]: loads.exchange, TABLE_TERMS[2]: loads.average}
+    return {name: float(seconds.mean()) for name, seconds in terms.items()}
+
+
+def table_groups_text(plan: Plan, score: Score) -> str:
+    """The groups of ranks that have each table, and how uneven these load their ranks; empty without tables."""
+    placed, loads = plan.embeddings, score.tables
+    if placed is None or loads is None:
+        return ""
+    of = f"{plural(placed.groups, 'group')} of {plural(loads.group.ranks, 'rank')}"
+    return f"{of}, copies {placed.replicas}, slowest over mean rank {loads.imbalance:.3f}"
 
 
 def exposed_by_reach(plan: Plan, score: Score, placed: list[GroupLoad]) -> tuple[float, float]:

@@ -26,7 +26,6 @@ from planner.why.plan_difference import PartDifference, differing_parts
 from planner.why.plan_problem import plan_inputs, single_step
 from planner.why.resolved import Infeasibility, SolveAgain, Solved, solved, solved_again
 from planner.why.step_facts import Facts, step_facts
-from planner.why.table_answers import WhyNotTables, asks_about_groups, why_not_groups
 
 IMPLIED = frozenset({"pp", "vpp"})  # by how many stages there are
 # Of the ranks that are left, of the chunks, and of the compute that hides copies to the host
@@ -63,10 +62,8 @@ class Trial:
     kept: dict[str, Any] = field(default_factory=dict)  # the fields of the answer that only several modules have
 
 
-def why_not(plan: Plan, number: int, words: tuple[str, ...], resolve: SolveAgain) -> WhyNot | WhyNotTables:
+def why_not(plan: Plan, number: int, words: tuple[str, ...], resolve: SolveAgain) -> WhyNot:
     """Solve a step's problem again with `words` changed, and compare. Raises InputError."""
-    if plan.embeddings and asks_about_groups(words):
-        return why_not_groups(plan, words, resolve)
     step = single_step(plan, number)
     trial = (try_modules if len(step.layouts) > 1 else try_module)(step, words, resolve)
     before = step_facts(step, score(step))

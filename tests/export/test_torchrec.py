@@ -2,13 +2,14 @@
 
 import json
 import re
+import sys
 from pathlib import Path
 
 import pytest
 
 from planner import pipeline
 from planner.errors import InputError
-from planner.export import export_plan
+from planner.export import export_plan, torchrec_seconds
 from tests.sharded_tables import table_job
 
 CSV = "name,rows,dim,pooling\nuser,4000001,128,2\nitem,9000000,256,30\ntag,20000,32,5\nhuge,90000000,128,9\n"
@@ -35,3 +36,16 @@ def test_copies_apart_are_refused_and_so_are_plans_without_tables(tmp_path: Path
         export_plan(apart, "torchrec")
     with pytest.raises(InputError, match="no embedding tables"):
         export_plan(pipeline.read_plan("tests/golden/by_hand/mixed-groups/plan.yaml"), "torchrec")
+
+
+def test_prices_of_torchrec_are_asked_of_a_python_that_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Elsewhere than in the benchmark `sharded-tables` there is none."""
+    plan = pipeline.solve(str(table_job(tmp_path, CSV))).plan
+    monkeypatch.delenv("TORCHREC_PYTHON", raising=False)
+    with pytest.raises(InputError, match="TorchRec is not installed"):
+        torchrec_seconds(plan)
+    monkeypatch.setenv("TORCHREC_PYTHON", sys.executable)
+    with pytest.raises(InputError, match="estimator ended: ModuleNotFoundError"):
+        torchrec_seconds(plan)
+    with pytest.raises(InputError, match="no embedding tables"):
+        torchrec_seconds(pipeline.read_plan("tests/golden/by_hand/mixed-groups/plan.yaml"))

@@ -36,9 +36,10 @@ LOCATED = re.compile(r"file:\d+(:\d+)?( |$)")
 TABLES = """\
 format: planner.tables/1
 name: two
+reuse: [{rows: 0.9, lookups: 0.2}, {rows: 0.1, lookups: 0.8}]
 tables:
   users: {rows: 1000000, dim: 64, pooling: 3.5, skew: 1.1}
-  items: {rows: 20000, dim: 128, dtype: fp16, optimizer: adam}
+  items: {rows: 20000, dim: 128, dtype: fp16, optimizer: adam, hits: [0.3, 0.6]}
 """
 
 

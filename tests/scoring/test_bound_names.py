@@ -27,6 +27,7 @@ def test_what_is_proven_of_an_order_is_not_said_of_the_plan(by):
     assert all(("same work" in text) == bounds_same_work(by) for text in texts)
     assert ("proven optimal" in best) == (not bounds_same_work(by))
     assert all(BOUNDS[by].proof in text for text in texts[2:])
+    assert BOUNDS[by].proof in bound_text(1.25, 1.0, f"area+{by}")
 
 
 @pytest.mark.parametrize("path", PLANS, ids=lambda path: path.parent.name)

@@ -1,5 +1,5 @@
 """`planner export` writes a plan for another program; `planner import` reads another program's launch as a job, its
-schedule into a plan, or its model as a model file.
+schedule into a plan, its model as a model file, or its embedding tables.
 """
 
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from planner.cli.options import DOES_NOT_FIT, HF, JobOrPlan, Json, export_names, import_names, target_names
+from planner.cli.options import DOES_NOT_FIT, HF, TORCHREC, JobOrPlan, Json, export_names, import_names, target_names
 from planner.errors import InputError
 
 
@@ -75,12 +75,12 @@ def import_file(
         str,
         typer.Argument(
             metavar="FORMAT",
-            help="megatron, torchtitan, deepspeed, accelerate, torch-csv or hf",
+            help="megatron, torchtitan, deepspeed, accelerate, torch-csv, hf or torchrec",
             autocompletion=import_names,
         ),
     ],
     file: Annotated[
-        Path, typer.Argument(help="The other program's file: a script, settings, a schedule, config.json.")
+        Path, typer.Argument(help="The other program's file: a script, settings, a schedule, config.json, tables.")
     ],
     into: Annotated[
         Path | None, typer.Option("--into", help="torch-csv: the plan file that gives layout, data and prices.")
@@ -94,11 +94,11 @@ def import_file(
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", help="File to write the plan or the model to, or folder for the job."),
+        typer.Option("-o", "--output", help="File to write the plan, model or tables to, or folder for the job."),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Import another program's file: a launch file as a job, a pipeline schedule into a plan, or a model.
+    """Import another program's file: a launch file as a job, a pipeline schedule into a plan, a model, or tables.
 
     megatron: a shell script that starts pretrain_gpt.py, or its arguments as YAML; torchtitan: a TOML of 0.2, or a
     script with the flags of 0.3; deepspeed: its JSON; accelerate: its YAML. Each becomes a job with that layout fixed,
@@ -106,15 +106,18 @@ def import_file(
     (export --better). Literal variables are expanded; what is computed, or left to the training script, is asked for
     by name. torch-csv: a schedule of torch.distributed.pipelining (format compute_only); the new plan states its step
     time. hf: a Hugging Face config.json, or a folder with one, as a model for jobs; printed to stdout without -o.
-    Nothing is downloaded; what a model file cannot express is named, or refused.
+    Nothing is downloaded; what a model file cannot express is named, or refused. torchrec: the fields of a module's
+    EmbeddingBagConfigs as a list in JSON or YAML, or its Python file, which is not executed: as embedding tables.
     """
-    from planner.cli.views import imported_launch, imported_model, imported_order
+    from planner.cli.views import imported_launch, imported_model, imported_order, imported_tables
 
     if form not in import_names(""):
         fix = f"one of {', '.join(import_names(''))}"
         raise InputError(f"no format is called `{form}`", where="FORMAT", fix=fix)
     if form == HF:
         imported_model.import_model(file, output, json)
+    elif form == TORCHREC:
+        imported_tables.import_tables(file, output, json)
     elif form in target_names():
         imported_launch.import_launch_file(form, file, gpus, given or [], output, json)
     else:

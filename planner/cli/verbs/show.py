@@ -19,23 +19,35 @@ def show(
     svg: Annotated[
         Path | None, typer.Option(help="Also write the picture here as SVG, for documents and reviews.")
     ] = None,
+    prices: Annotated[
+        str | None, typer.Option(help="torchrec: price embedding tables by TorchRec's own estimator, too.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Draw a plan to scale, with step time, bound and memory.
 
     Groups of a micro-batch: ranks from left to right, time from top to bottom. Pipelines, and ranks that synchronise
     once a step: one line per rank, time from left to right.
+
+    --prices torchrec asks a Python that has torchrec 1.8: this one, or that which TORCHREC_PYTHON names.
     """
     from planner import pipeline
     from planner.cli import render
-    from planner.cli.views import json_answers, plan_picture
+    from planner.cli.views import embedding_tables, json_answers, plan_picture
+    from planner.export import torchrec_seconds
     from planner.files import write_text
 
+    if prices not in (None, "torchrec"):
+        raise InputError(f"no prices are called `{prices}`", where="--prices", fix="torchrec, or leave it out")
     loaded, scores = pipeline.read_scored(plan)
+    asked = torchrec_seconds(loaded) if prices else None
     if svg:
         write_text(svg, render.svg(f"planner show {plan}", plan_picture.draw_plan(loaded, scores, render.SVG_CANVAS)))
     answer = json_answers.simulation_answer(loaded, scores) if json else {}
-    render.emit(json, answer, *plan_picture.draw_plan(loaded, scores, render.canvas()))
+    if json and asked:
+        answer["torchrec"] = {"seconds": [*asked.torchrec], "own_seconds": [*asked.own]}
+    lines = embedding_tables.torchrec_lines(asked) if asked else ()
+    render.emit(json, answer, *plan_picture.draw_plan(loaded, scores, render.canvas()), *lines)
 
 
 def simulate(

@@ -11,10 +11,11 @@ from rich.text import Text
 from planner.cli.canvas import Canvas
 from planner.cli.views.plain_table import table
 from planner.costs.tables import TableLoads, table_loads
+from planner.export import RankSeconds
 from planner.plan.plan_file import Plan
 from planner.specs.base import ranges_text
-from planner.units import GIB, duration, percent, plural
-from planner.why import TableTerms, WhyNotTables, WhyTable
+from planner.units import GIB, byte_size, duration, percent, plural
+from planner.why import WhyTable
 
 WIDEST, SHOWN = 40, 16  # columns of a bar; lines
 
@@ -36,7 +37,7 @@ def table_rows(plan: Plan) -> Iterator[tuple[str, RenderableType]]:
     if placed.groups > 1:
         where = "on neighbouring ranks" if placed.replicas == "node" else f"{ranks} ranks apart"
         every = "each step" if placed.average_every == 1 else f"every {placed.average_every} steps"
-        yield "", f"copies {where}, averaged {every}: {gib(extra_bytes(loads))} a rank more than in one group"
+        yield "", f"copies {where}, averaged {every}: {byte_size(extra_bytes(loads))} a rank more than in one group"
 
 
 def extra_bytes(loads: TableLoads) -> float:
@@ -68,6 +69,16 @@ def load_bars(plan: Plan, canvas: Canvas) -> Iterator[Text]:
     yield Text("tables by rank of a group, simulated: █ lookup and update ▓ exchange ░ average of copies", style="dim")
 
 
+def torchrec_lines(seconds: RankSeconds) -> Iterator[Text]:
+    """What TorchRec's estimator says of the tables, beside planner's prices."""
+    theirs, own = float(seconds.torchrec.max()), float(seconds.own.max())
+    apart = float(abs(seconds.own - seconds.torchrec).max()) / (theirs or 1.0)
+    yield Text(
+        f"by TorchRec's estimator the slowest rank's tables take {duration(theirs)}, by planner's prices "
+        f"{duration(own)}; no rank is more than {percent(apart)} of that apart"
+    )
+
+
 def why_table_lines(answer: WhyTable) -> Iterator[RenderableType]:
     """What a table takes, and other ways to cut it."""
     cached = f", {percent(answer.cache)} of its rows on the device" if answer.cache else ""
@@ -86,35 +97,3 @@ def why_table_lines(answer: WhyTable) -> Iterator[RenderableType]:
         seconds = duration(other.rank_seconds), duration(other.group_seconds)
         rows.add_row(name, str(other.parts), *seconds, f"{other.rank_gib:.2f}")
     yield rows
-
-
-def why_not_tables_lines(answer: WhyNotTables) -> Iterator[RenderableType]:
-    """What other groups cost, by term."""
-    asked = ", ".join(answer.changes)
-    if answer.infeasible or not answer.after:
-        binding = answer.infeasible
-        yield Text.assemble((asked, "bold"), f" is not possible: {binding.message if binding else ''}")
-        if binding and binding.fix:
-            yield Text(f"  feasible with: {binding.fix}")
-        return
-    before, after = answer.before, answer.after
-    more = after.step_seconds - before.step_seconds
-    verb = "adds" if more >= 0 else "saves"
-    both = f"{duration(before.step_seconds)} → {duration(after.step_seconds)} a step, simulated"
-    share = percent(abs(more) / before.step_seconds)
-    yield Text.assemble((asked, "bold"), f" {verb} {duration(abs(more))}, {share}: {both}")
-    yield table("", ">plan", f">{asked}", rows=term_rows(before, after))
-
-
-def term_rows(before: TableTerms, after: TableTerms) -> Iterator[tuple[str, ...]]:
-    """A row for each term of two placements."""
-    yield "groups", *(f"{each.groups}, copies {each.replicas}" for each in (before, after))
-    for label, name in (("lookup and update", "lookup"), ("exchange", "exchange"), ("average of copies", "average")):
-        yield label, *(duration(getattr(each, name)) for each in (before, after))
-    yield "slowest over mean rank", *(f"{each.imbalance:.3f}" for each in (before, after))
-    yield "tables on the fullest rank", *(f"{each.fullest_gib:.2f} GiB" for each in (before, after))
-
-
-def gib(count: float) -> str:
-    """Bytes as GiB."""
-    return f"{count / GIB:.2f} GiB"

@@ -6,7 +6,7 @@ from typing import Any
 from rich.console import RenderableType
 from rich.text import Text
 
-from planner.cli.views.embedding_tables import why_not_tables_lines, why_table_lines
+from planner.cli.views.embedding_tables import why_table_lines
 from planner.cli.views.plain_table import table
 from planner.cli.views.plan_tables import gib_text
 from planner.plan.pack_fill import pack_text
@@ -24,7 +24,6 @@ from planner.why import (
     WhyGroup,
     WhyItem,
     WhyNot,
-    WhyNotTables,
     WhyPlacedItem,
     WhyPlan,
     WhyTable,
@@ -35,13 +34,12 @@ CLOSE = 1e-6  # share of the step: a smaller difference is none
 GROWS = 0.005  # share of the fullest rank's memory: a smaller difference is not listed
 
 
-def answer_lines(answer: WhyAnswer | WhyNot | WhyNotTables) -> Iterator[RenderableType]:
+def answer_lines(answer: WhyAnswer | WhyNot) -> Iterator[RenderableType]:
     """Lines and tables of any answer of `why` or `why-not`."""
     lines: dict[type[Spec], Callable[[Any], Iterator[RenderableType]]] = {
         WhyGroup: why_group_lines,
         WhyItem: why_item_lines,
         WhyNot: why_not_lines,
-        WhyNotTables: why_not_tables_lines,
         WhyPlacedItem: placed_item_lines,
         WhyPlan: why_plan_lines,
         WhyTable: why_table_lines,
@@ -150,6 +148,7 @@ def fact_lines(facts: Facts) -> Iterator[tuple[str, str]]:
             yield f"most over mean load of {name}", f"{load.uneven:.2f}"
         return
     yield "compute", duration(facts.compute)
+    yield from ((name, duration(seconds)) for name, seconds in facts.tables.items())
     yield "exchanges across nodes", duration(facts.exchange_across)
     yield "exchanges inside nodes", duration(facts.exchange_within)
     yield "gathers, reductions, transfers", duration(facts.other_comm)
@@ -158,6 +157,7 @@ def fact_lines(facts: Facts) -> Iterator[tuple[str, str]]:
     yield "groups", f"⟨{facts.groups}⟩"
     yield "token capacity in use", capacity_text(facts)
     yield "memory of the fullest rank", gib_of(facts.peak_memory_gib)
+    yield from (("embedding tables", facts.table_groups),) if facts.table_groups else ()
 
 
 def capacity_text(facts: GroupFacts) -> str:

@@ -1,6 +1,15 @@
 """Prices of embedding tables on groups of ranks: every way to cut each, in seconds and bytes."""
 
-from planner.costs.tables.shard_options import CUTS, ON_ALL, ON_NODES, ShardOptions, priced_cuts, shard_options
+from planner.costs.tables.shard_options import (
+    CUTS,
+    ON_ALL,
+    ON_NODES,
+    ON_RANKS,
+    ShardOptions,
+    priced_cuts,
+    shard_options,
+    shard_ranks,
+)
 from planner.costs.tables.sharding_group import ShardingGroup, possible_groups, sharding_group
 from planner.costs.tables.table_bound import cheapest, least_seconds, table_bound
 from planner.costs.tables.table_loads import TableLoads, plan_group, rank_samples, table_loads
@@ -9,6 +18,7 @@ __all__ = [
     "CUTS",
     "ON_ALL",
     "ON_NODES",
+    "ON_RANKS",
     "ShardOptions",
     "ShardingGroup",
     "TableLoads",
@@ -19,6 +29,7 @@ __all__ = [
     "priced_cuts",
     "rank_samples",
     "shard_options",
+    "shard_ranks",
     "sharding_group",
     "table_bound",
     "table_loads",

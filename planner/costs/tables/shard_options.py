@@ -16,8 +16,8 @@ dense kernels reach half of the memory's rate. Copies are averaged by 2(M − 1)
 
 These are the formulas of TorchRec's estimator (torchrec.distributed.planner.estimator, 1.8.0), with its coefficients
 and a cluster's rates; the benchmark `sharded-tables` compares them. A cache of a share c of a table's rows on the
-device, the rest in host memory, is hit as often as the c most read rows are (`hit_shares`), which TorchRec has in
-another way.
+device, the rest in host memory, is hit as often as the c most read rows are, by Zipf's law or as a histogram of reuse
+says (`hit_shares`), which TorchRec has in another way.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,14 +27,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.costs.tables.sharding_group import ShardingGroup
+from planner.plan.embeddings import TableCut, possible_cuts
 from planner.specs.tables import CACHES, Cut, Table
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-Way = tuple[int, int, float]  # a cut by its number, parts of the columns, share of the rows that is cached
 
 CUTS: tuple[Cut, ...] = ("whole", "columns", "rows", "node_rows", "grid", "replicated")
-ON_NODES, ON_ALL = (3, 4), (2, 5)  # cuts whose shards take a node each, and all ranks
+ON_RANKS, ON_NODES, ON_ALL = (0, 1), (3, 4), (2, 5)  # cuts whose shards take a rank each, a node each, and all ranks
 INDEX_BYTES = 8.0
 # TorchRec's, "empirical studies" (torchrec.distributed.planner.constants)
 HALF_BLOCK, QUARTER_BLOCK = 1.15, 1.75
@@ -85,21 +85,24 @@ class ShardOptions:
 
 def shard_options(tables: Mapping[str, Table], group: ShardingGroup, samples: float) -> ShardOptions:
     """Every way to cut these tables over a group; `samples`: of each rank in a step."""
-    return priced_cuts(tables, [table_cuts(table, group) for table in tables.values()], group, samples)
+    cuts = [possible_cuts(table, group.ranks, group.per_node, group.host_rate > 0) for table in tables.values()]
+    return priced_cuts(tables, cuts, group, samples)
 
 
 def priced_cuts(
-    tables: Mapping[str, Table], cuts: Sequence[Sequence[Way]], group: ShardingGroup, samples: float
+    tables: Mapping[str, Table], cuts: Sequence[Sequence[TableCut]], group: ShardingGroup, samples: float
 ) -> ShardOptions:
     """These ways to cut each table, priced."""
     counts = [len(each) for each in cuts]
-    flat = np.array([way for each in cuts for way in each], dtype=np.float64)
+    flat = np.array([(CUTS.index(cut), *rest) for each in cuts for cut, *rest in each], dtype=np.float64)
     table, cut, parts = np.repeat(np.arange(len(cuts)), counts), flat[:, 0].astype(np.int64), flat[:, 1]
     cached = flat[:, 2]
     facts = np.array([[t.rows, t.dim, t.pooling, t.element_bytes, t.bytes, t.skew] for t in tables.values()])
     rows, dim, pooling, element, whole, skew = facts[table].T
     read = ReadBytes.of(cut, dim / parts, group, samples, pooling, element)
-    lookup = lookup_seconds(read, cut, dim / parts, group, hit_shares(rows, skew, cached))
+    measured = np.array([table.hits or (np.nan, np.nan) for table in tables.values()])[table]
+    hits = hit_shares(rows, skew, cached, measured)
+    lookup = lookup_seconds(read, cut, dim / parts, group, hits)
     ranks = np.where(np.isin(cut, ON_ALL), group.ranks, np.where(np.isin(cut, ON_NODES), group.per_node, 1)) * parts
     state_bytes = whole / np.where(cut == CUTS.index("replicated"), 1.0, ranks)
     return ShardOptions(
@@ -119,18 +122,12 @@ def priced_cuts(
     )
 
 
-def table_cuts(table: Table, group: ShardingGroup) -> list[Way]:
-    """Every way to cut a table over a group, from the plainest on."""
-    parts, on_nodes = table.column_parts, 1 < group.per_node < group.ranks
-    cuts: list[Way] = [(0, 1, 0.0)]
-    if group.ranks > 1:
-        cuts += [(1, n, 0.0) for n in parts if n <= group.ranks]
-        cuts += [(2, 1, 0.0), (3, 1, 0.0)] if on_nodes else [(2, 1, 0.0)]
-        cuts += [(4, n, 0.0) for n in parts if on_nodes and n <= group.nodes]
-        cuts.append((5, 1, 0.0))
-    if group.host_rate:
-        cuts += [(cut, 1, cache) for cut in ((0, 2) if group.ranks > 1 else (0,)) for cache in CACHES]
-    return cuts
+def shard_ranks(cut: int, places: Sequence[int], group: ShardingGroup) -> Ints:
+    """The ranks of a group that have a shard of a table that is cut this way, at these ranks or nodes."""
+    if cut in ON_ALL:
+        return np.arange(group.ranks)
+    at = np.array(places, dtype=np.int64)
+    return (at[:, None] * group.per_node + np.arange(group.per_node)).ravel() if cut in ON_NODES else at
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -190,8 +187,11 @@ def average_seconds(group: ShardingGroup, state_bytes: Floats) -> Floats:
     return 2.0 * (group.groups - 1) / group.groups * state_bytes / group.copies / group.average_every
 
 
-def hit_shares(rows: Floats, skew: Floats, cache: Floats) -> Floats:
-    """The share of lookups that find their row in a cache of the most read ones, by Zipf's law; 1 without a cache."""
+def hit_shares(rows: Floats, skew: Floats, cache: Floats, measured: Floats) -> Floats:
+    """The share of lookups that find their row in a cache of the most read ones: `measured`, (options, caches), or by
+    Zipf's law where that is NaN; 1 without a cache.
+    """
     kept, flat = np.maximum(1.0, cache * rows), 1.0 - np.where(np.abs(skew - 1.0) < NEAR_ONE, 1.0 - NEAR_ONE, skew)
     hits = ((kept + 1.0) ** flat - 1.0) / ((rows + 1.0) ** flat - 1.0)
-    return np.where(cache > 0, np.minimum(hits, 1.0), 1.0)
+    known = measured[np.arange(len(cache)), np.abs(cache[:, None] - CACHES).argmin(axis=1)]
+    return np.where(cache > 0, np.where(np.isnan(known), np.minimum(hits, 1.0), known), 1.0)

@@ -35,10 +35,6 @@ class ShardingGroup:
         """The nodes that have ranks of it."""
         return self.ranks // self.per_node
 
-    def rank(self, group: int, position: int) -> int:
-        """The rank of the job that has this position in a group."""
-        return group + self.groups * position if self.replicas == "node" else group * self.ranks + position
-
 
 def sharding_group(
     cluster: Cluster, device: Device, groups: int, replicas: Replicas, average_every: int

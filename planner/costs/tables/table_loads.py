@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.costs.tables.shard_options import CUTS, ON_ALL, ON_NODES, ShardOptions, priced_cuts
+from planner.costs.tables.shard_options import ShardOptions, priced_cuts, shard_ranks
 from planner.costs.tables.sharding_group import ShardingGroup, sharding_group
-from planner.plan.embeddings import Embeddings, TablePlacement
+from planner.plan.embeddings import Embeddings
 from planner.plan.plan_file import Plan
 from planner.specs.hardware.cluster import device_of_rank
 
@@ -44,10 +44,6 @@ class TableLoads:
         """Seconds of the slowest rank over those of the mean one."""
         return float(self.seconds.max() / self.seconds.mean())
 
-    def ranks_of(self, placed: TablePlacement) -> list[int]:
-        """The ranks of a group that have a shard of a table."""
-        return shard_ranks(placed, self.group)
-
     def position(self, rank: int) -> int:
         """The place of a rank of the job in its group."""
         return rank // self.group.groups if self.group.replicas == "node" else rank % self.group.ranks
@@ -59,24 +55,14 @@ def table_loads(plan: Plan) -> TableLoads | None:
     if placed is None:
         return None
     group, tables = plan_group(plan, placed), plan.uses.tables
-    cuts = [[(CUTS.index(each.cut), each.parts, each.cache)] for each in (placed.tables[name] for name in tables)]
+    cuts = [[(each.cut, each.parts, each.cache)] for each in (placed.tables[name] for name in tables)]
     shards = priced_cuts(tables, cuts, group, rank_samples(plan))
     sums = {name: np.zeros(group.ranks) for name in ("lookup", "exchange", "average", "state_bytes", "held", "host")}
     for number, name in enumerate(tables):
-        ranks = shard_ranks(placed.tables[name], group)
+        ranks = shard_ranks(int(shards.cut[number]), placed.tables[name].at, group)
         for of, values in sums.items():
             values[ranks] += getattr(shards, of)[number]
     return TableLoads(group, shards, **sums)
-
-
-def shard_ranks(placed: TablePlacement, group: ShardingGroup) -> list[int]:
-    """The ranks of a group that have a shard of a table."""
-    cut = CUTS.index(placed.cut)
-    if cut in ON_ALL:
-        return [*range(group.ranks)]
-    if cut in ON_NODES:
-        return [node * group.per_node + each for node in placed.at for each in range(group.per_node)]
-    return [*placed.at]
 
 
 def plan_group(plan: Plan, placed: Embeddings) -> ShardingGroup:

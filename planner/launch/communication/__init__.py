@@ -6,6 +6,7 @@ from planner.launch.communication.communication_meter import CommunicationMeter
 from planner.launch.communication.expert_dispatch import dispatchers_by_layer
 from planner.launch.communication.messages import all_gather_messages, broadcast_message, gather_messages
 from planner.launch.communication.process_groups import ProcessGroups
+from planner.launch.communication.ragged_collectives import RaggedGroup
 from planner.launch.communication.tensor_collectives import tensor_parallel_over
 from planner.launch.communication.unified_sequence_parallel import SharedMicroBatch, sequence_parallel_over
 
@@ -17,6 +18,7 @@ __all__ = [
     "CommunicationMeter",
     "ExpectedMessage",
     "ProcessGroups",
+    "RaggedGroup",
     "RankPair",
     "SharedMicroBatch",
     "all_gather_messages",

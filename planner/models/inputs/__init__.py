@@ -1,5 +1,6 @@
 """Sources of samples, and the packed batches made of them."""
 
+from planner.models.inputs.click_source import ClickSource
 from planner.models.inputs.folder_source import SampleFolderSource, fed_source, sample_source
 from planner.models.inputs.token_places import ItemGrids
 from planner.models.inputs.token_source import TokenFolder
@@ -12,6 +13,7 @@ from planner.models.inputs.training_items import (
 )
 
 __all__ = [
+    "ClickSource",
     "ItemGrids",
     "PlannedItems",
     "SampleFolderSource",

@@ -2,13 +2,11 @@
 
 from collections.abc import Iterator
 
-from planner.plan.embeddings import Embeddings, TablePlacement, ranks_in_node
+from planner.plan.embeddings import ON_ALL, Embeddings, TablePlacement, possible_cuts, ranks_in_node
 from planner.plan.legal.violation import Violation
 from planner.plan.plan_file import Plan
 from planner.specs.hardware.cluster import device_of_rank
-from planner.specs.tables import CACHES, Table
-
-PLACED = {"whole": (1, 1), "columns": (2, None), "node_rows": (1, 1), "grid": (2, None)}  # shards, least and most
+from planner.specs.tables import Table
 
 
 def table_laws(plan: Plan) -> Iterator[Violation]:
@@ -38,32 +36,14 @@ def faults(plan: Plan, placed: Embeddings, table: Table, each: TablePlacement) -
     """What is wrong with where one table is, and the fix."""
     ranks = plan.size // placed.groups
     per_node = ranks_in_node(plan.size, plan.ranks[0].per_node, placed.groups, placed.replicas)
-    places = ranks // per_node if each.cut in ("node_rows", "grid") else ranks
-    if each.cut in ("node_rows", "grid") and not 1 < per_node < ranks:
-        yield f"cut `{each.cut}` is for groups on several nodes, with several ranks on each", "cut: rows or columns"
+    host = bool(plan.uses.devices[device_of_rank(plan.uses.cluster, 0)].host_gb_per_s)
+    cuts = possible_cuts(table, ranks, per_node, host)
+    if (each.cut, each.parts, each.cache) not in cuts or bool(each.at) == (each.cut in ON_ALL):
+        cached = f" with a cache of {each.cache:g}" if each.cache else ""
+        able = (f"{cut} in {n}" if n > 1 else f"{cut} with {cache:g}" if cache else cut for cut, n, cache in cuts)
+        yield f"no such group cuts it as `{each.cut}` at {len(each.at)} places{cached}", f"one of {', '.join(able)}"
         return
-    least, most = PLACED.get(each.cut, (0, 0))
-    if len(each.at) < least or (most is not None and len(each.at) > most):
-        yield (
-            f"cut `{each.cut}` does not have {len(each.at)} places",
-            f"at: {least or 'none'}{' or more' * (most is None)}",
-        )
+    places = ranks // per_node if each.cut in ("node_rows", "grid") else ranks
     if each.at and each.at[-1] >= places:
         what = "nodes" if places < ranks else "ranks"
         yield f"it is at {each.at}, and a group has {what} 0-{places - 1}", "places of the group"
-    if each.cut in ("columns", "grid") and each.parts not in table.column_parts:
-        able = ", ".join(map(str, table.column_parts)) or "none, so that it is cut otherwise"
-        yield f"{table.dim} columns are not cut in {each.parts} parts", f"at as many places as there are parts: {able}"
-    if each.cache:
-        yield from cache_faults(plan, each)
-
-
-def cache_faults(plan: Plan, each: TablePlacement) -> Iterator[tuple[str, str]]:
-    """What is wrong with rows that are in host memory, and the fix."""
-    kind = device_of_rank(plan.uses.cluster, 0)
-    if each.cut not in ("whole", "rows"):
-        yield f"cut `{each.cut}` has no cache of host memory", "cut: whole or rows; or no cache"
-    if each.cache not in CACHES:
-        yield f"no cache of {each.cache:g} of the rows is priced", f"cache: {' or '.join(map(str, CACHES))}"
-    if not plan.uses.devices[kind].host_gb_per_s:
-        yield f"it is not known how fast a {kind} reads host memory", "no cache, or host_gb_per_s of the device"

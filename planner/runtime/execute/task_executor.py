@@ -22,6 +22,7 @@ from planner.plan.tokens.resharding import is_between_modules
 from planner.runtime.exchange.edge_exchange import EdgeExchange
 from planner.runtime.exchange.micro_batch_in_flight import InFlightKey, MicroBatchInFlight, in_flight_key
 from planner.runtime.exchange.stage_transfers import StageTransfers, shared_order
+from planner.runtime.execute.table_passes import table_passes
 from planner.runtime.execution_order import executed_by_fsdp, execution_order
 from planner.runtime.measure.gpu_memory import StepMemory, memory_counter
 from planner.runtime.measure.step_clock import CollectiveCall
@@ -29,6 +30,7 @@ from planner.runtime.measure.task_records import ExecutedTask, TaskSpan, sent_by
 from planner.runtime.run_result import NO_FEATURES, FeatureCounts, RankMemory
 from planner.runtime.state.gradient_norm import GradientClipping, GradientNorm
 from planner.runtime.state.kept_features import KeptFeatures
+from planner.runtime.state.optimizers import set_learning_rate
 from planner.runtime.state.rank_state import RankState, empty_activations
 from planner.specs.workload.loss_weighting import total_weight
 
@@ -48,6 +50,7 @@ class RankStepResult:
     sent_bytes: SentBytes
     clipped: GradientClipping | None = None  # the same on all ranks
     features: FeatureCounts = NO_FEATURES
+    table_seconds: float = 0.0  # of embedding tables
     lost_in: str = ""  # first task whose loss is not finite; empty: it is
 
 
@@ -68,6 +71,7 @@ class TaskExecutor:
         self.mover = HostCopier(local.worker.device)
         self.features: Mapping[str, KeptFeatures] = {}  # by module, those that are kept; none before the first step
         self.transfers = StageTransfers(local.channels, local.meter, local.worker.rank)
+        self.tables = table_passes(local)
         self.edges = EdgeExchange(local.plan, local.channels, local.meter, local.compute_dtypes)
         self.handlers: dict[Phase, Callable[[Task], None]] = {
             "F": self.forward,
@@ -81,6 +85,12 @@ class TaskExecutor:
             "update": self.update,
         }
 
+    def set_learning_rate(self, rate: float) -> None:
+        """Set the learning rate of all parameters and tables."""
+        set_learning_rate(self.optimizers, rate)
+        if self.tables:
+            self.tables.rate = rate
+
     def step(self, tasks: Sequence[Task]) -> RankStepResult:
         """Executes this rank's tasks of a step; `tasks`: of all ranks."""
         self.worker.begin_task(PREPARING, self.number)
@@ -89,6 +99,8 @@ class TaskExecutor:
         self.prepare(tasks, own)
         tokens = sum(self.flight(task).tokens for task in own if task.phase == "F" and self.local.computes_loss(task))
         self.clock.start()
+        if self.tables:
+            self.tables.lookup(self.number)
         passes_and_syncs, updates = execution_order(
             [task for task in own if not executed_by_fsdp(task, self.local.task_gathered)]
         )
@@ -96,6 +108,8 @@ class TaskExecutor:
         self.memory.end_passes()
         clipped = self.clip(self.norm) if self.norm else None
         done += [self.run(task) for task in updates]
+        if self.tables:
+            self.tables.finish(self.number, max(self.places.values(), default=0), trained=bool(updates))
         self.local.channels.wait_for_sends()
         seconds, loss = self.clock.stop(), sum(self.losses.values(), self.no_loss).item()
         return RankStepResult(
@@ -108,9 +122,10 @@ class TaskExecutor:
             items=tuple((task.module, item) for task in own if self.reports_items(task) for item in task.items),
             tokens=tokens,
             memory=self.memory.end(),
-            sent_bytes=sent_by_kind(done),
+            sent_bytes=sent_by_kind(done) | (self.tables.sent() if self.tables else {}),
             clipped=clipped,
             features=sum((kept.take_counts() for kept in self.features.values()), NO_FEATURES),
+            table_seconds=self.tables.seconds if self.tables else 0.0,
         )
 
     def prepare(self, tasks: Sequence[Task], own: Sequence[Task]) -> None:
@@ -131,6 +146,8 @@ class TaskExecutor:
             if task.phase in ("F", "B", "I"):
                 self.flight(task).add_pass(task, self.mover)
         self.edges.begin_step(self.local.followed, tasks, self.flights)
+        if self.tables:
+            self.tables.load(tasks, [self.flight(task) for task in forwards])
         buffer = lambda recv: empty_activations(self.local.stage(recv), self.flight(recv).tokens)  # noqa: E731
         self.order = shared_order(
             self.worker.rank, tasks, self.message_pairs, self.synchronised, self.local.task_gathered

@@ -5,6 +5,7 @@ import platform
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
+from statistics import mean
 
 import torch
 
@@ -30,7 +31,7 @@ from planner.runtime.run_options import Progress, RunOptions
 from planner.runtime.run_result import NO_FEATURES, PlanningOverlap, RunResult, StepResult, StopReason
 from planner.runtime.state.gradient_norm import GradientNorm
 from planner.runtime.state.kept_features import kept_features
-from planner.runtime.state.optimizers import load_optimizer_states, make_optimizers, set_learning_rate
+from planner.runtime.state.optimizers import load_optimizer_states, make_optimizers
 from planner.runtime.state.rank_state import RankState
 
 VERIFIED_ONLINE_STEPS = 3  # of the steps that are planned during the run, how many are checked against one process
@@ -80,7 +81,7 @@ def train_steps(
     ):
         for number, upcoming_step in enumerate(steps, before):
             rate = options.training.learning_rate_at(number, total)
-            set_learning_rate(executor.optimizers, rate)
+            executor.set_learning_rate(rate)
             history.begin_step(last=options.max_seconds is not None or number == total - 1)
             verifier = reference if number < verified_steps else None
             step = train_step(
@@ -173,6 +174,7 @@ def train_step(
         peak_bytes=tuple(int(rank.memory.peak) if rank.memory else None for rank in ranks),
         memory=tuple(rank.memory for rank in ranks if rank.memory),
         sent_bytes=tuple(rank.sent_bytes for rank in ranks),
+        table_seconds=mean(rank.table_seconds for rank in ranks),
         features=sum((rank.features for rank in ranks), NO_FEATURES),
         grad_norm=ranks[0].clipped.norm if ranks[0].clipped else None,
         planning=None if upcoming_step.planned_s is None else PlanningOverlap(upcoming_step.planned_s, waited),

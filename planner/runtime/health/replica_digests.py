@@ -45,7 +45,9 @@ def require_equal_replicas(executor: TaskExecutor, step: int) -> None:
     """Every rank calls it. Raises RunFailed on a rank that differs, naming all that do; the others wait to be ended."""
     worker = executor.worker
     worker.begin_task("comparison of replicas", step)
-    compared = [compare(executor, group, held) for group, held in sorted(held_alike(executor).items())]
+    tables = executor.local.tables
+    alike = held_alike(executor) | (tables.copies_after(step) if tables else {})
+    compared = [compare(executor, group, held) for group, held in sorted(alike.items())]
     found = [difference for difference in compared if difference]
     for each in found:
         if worker.rank == each.odd[0]:

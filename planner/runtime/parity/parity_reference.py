@@ -19,8 +19,10 @@ from planner.plan.plan_file import Plan
 from planner.plan.task import Task
 from planner.plan.tokens.encoder_outputs import ItemKey, fed_spans
 from planner.runtime.checkpoint.stored_states import initial_weights
+from planner.runtime.execute.table_passes import table_features
 from planner.runtime.execute.task_executor import RankStepResult
 from planner.runtime.parity.reference_packs import ReferencePack, TargetShares, count_targets, reference_packs
+from planner.runtime.parity.table_reference import TableReference
 from planner.runtime.run_options import RunOptions
 from planner.runtime.run_result import ParityErrors
 from planner.runtime.state import full_tensors
@@ -31,6 +33,7 @@ from planner.specs.workload.items import packed_documents, part_lengths
 
 FedItems = dict[tuple[ItemKey, EdgeInput], list[tuple[int, ItemKey]]]  # reader, by what → first token, encoder item
 
+TABLES = "tables"  # what gradients of embedding tables are called, beside those of modules
 MIN_NORM_SHARE = 1e-3  # gradient errors are relative to at least this share of the largest gradient norm
 
 
@@ -43,6 +46,8 @@ class ParityReference:
         self.worst = ParityErrors(steps=0, items=0, loss_rel_err=0.0, grad_rel_err=0.0, worst="")
         self.models: dict[str, Network] = {}
         self.fed: FedItems = {}
+        own = local.tables if local.worker.rank == 0 else None
+        self.tables = TableReference(own.source, own.of) if own else None
         for name, layout in local.plan.layouts.items() if local.worker.rank == 0 else ():
             stored = STORED_DTYPES[options.dtype or layout.dtype]
             self.models[name] = build(local.plan.uses.models[name], dtype=stored, device=local.worker.device)
@@ -58,13 +63,17 @@ class ParityReference:
             self.begun = True
             return
         weights = full_tensors.full_weights(self.local)
+        of_tables = self.local.tables.whole_weights() if self.local.tables else {}
         for module, model in self.models.items():
             for name, parameter in model.named_parameters():
                 parameter.copy_(weights[module][name])
+        if self.tables:
+            self.tables.copy_weights(of_tables)
 
     def compare(self, tasks: Sequence[Task], ranks: Sequence[RankStepResult]) -> None:
         """After a step: compares its loss and gradients, which are still allocated, with the reference's own."""
         gradients = full_tensors.full_gradients(self.local)
+        of_tables = self.local.tables.whole_gradients() if self.local.tables else {}
         if not self.models:
             return
         ended = [task for task in tasks if task.phase == "F" and self.local.has_last_layer(task)]
@@ -72,7 +81,9 @@ class ParityReference:
         reference_loss, reference = self.train(ended)
         loss, scale = sum(rank.loss for rank in ranks), ranks[0].clipped.scale if ranks[0].clipped else 1.0
         named = {
-            f"{module}.{name}": gradient / scale for module, of in gradients.items() for name, gradient in of.items()
+            f"{module}.{name}": gradient / scale
+            for module, of in {**gradients, TABLES: of_tables}.items()
+            for name, gradient in of.items()
         }
         trained = any(task.phase == "update" for task in tasks)  # else it is forward-only
         absent = {name: torch.zeros_like(gradient) for name, gradient in named.items()}  # in one process: no gradient
@@ -91,6 +102,8 @@ class ParityReference:
         """Loss and gradients of one step in one process, each pack by itself."""
         for model in self.models.values():
             model.zero_grad()
+        if self.tables:
+            self.tables.begin_step()
         self.fed = fed_items(self.local.followed)
         total = 0.0
         with_loss = [*filter(self.local.computes_loss, ended)]  # encoders run with the items that read them
@@ -108,12 +121,13 @@ class ParityReference:
             if loss.requires_grad:  # not where all that it depends on is frozen
                 torch.autograd.backward(loss)
             total += loss.item() + float(batch.auxiliary.total(range(model.spec.layers)))
+        of_tables = self.tables.gradients() if self.tables else {}
         return total, {
             f"{module}.{name}": parameter.grad.cpu()
             for module, model in self.models.items()
             for name, parameter in model.named_parameters()
             if parameter.grad is not None
-        }
+        } | {f"{TABLES}.{name}": gradient for name, gradient in of_tables.items()}
 
     def shares(self, packs: Iterable[tuple[str, ReferencePack]]) -> TargetShares:
         """What each target has of the loss of a step with these packs."""
@@ -130,6 +144,8 @@ class ParityReference:
         batch = batch_of_documents(self.local.sources[module], spec, pack.documents, device=device, planned=planned)
         slices = tuple(rows.to(device) for rows in pack.slices)
         features, memory = self.features(module, pack, scale), self.memory(module, pack, scale)
+        if self.tables:
+            features = table_features(batch, self.tables.sums([each.item for each in pack.documents]), spec.hidden)
         return replace(
             batch, capacity_slices=slices, auxiliary=AuxiliaryLosses(scale), features=features, memory=memory
         )

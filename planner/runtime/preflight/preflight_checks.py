@@ -16,6 +16,7 @@ from planner.plan.plan_file import Layout, Plan, assignments
 from planner.plan.tasks.expand import expand
 from planner.runtime.checkpoint.resume_checks import require_resumable, require_save_folder
 from planner.runtime.preflight.data_checks import require_data
+from planner.runtime.preflight.table_checks import require_plain_run, table_refusals
 from planner.runtime.run_options import RunOptions, training_checks
 from planner.specs.layers import Module
 from planner.specs.parallelism import Dtype
@@ -56,6 +57,7 @@ def require_quick_checks(plan: Plan, options: RunOptions) -> None:
     with errors_in_plan_file(options.source or plan.name):
         require_supported(plan)
         require_driver(plan)
+    require_plain_run(plan, options)
     require_features_folder(plan, options)
     steps_elsewhere = options.steps_folder(plan)
     if options.on_spike == "rollback" and steps_elsewhere:
@@ -147,6 +149,7 @@ def refusals(plan: Plan) -> Iterator[Refusal]:
                 f"a loss that reads log-probabilities of `{edge.source}` cannot be run yet: planner's is of tokens"
             )
             yield message, f"edges[{at}].by", "follow the plan in a trainer of your own (planner.follow)"
+    yield from table_refusals(plan, device_kind(plan) == "cuda")
     for name, layout in plan.layouts.items():
         if layout.dtype == "fp8":
             yield FP8, f"layouts.{name}.dtype", "dtype: bf16"

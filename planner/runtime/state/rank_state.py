@@ -21,7 +21,16 @@ from planner.launch.communication import (
     tensor_parallel_over,
 )
 from planner.models import Batch, TokenDispatcher
-from planner.models.inputs import ItemGrids, PlannedItems, SampleSource, batch_of_documents, fed_source, sample_source
+from planner.models.inputs import (
+    ClickSource,
+    ItemGrids,
+    PlannedItems,
+    SampleSource,
+    batch_of_documents,
+    fed_source,
+    sample_source,
+)
+from planner.plan.embeddings import tokens_of_sums
 from planner.plan.gradient_flow import gradient_flows
 from planner.plan.group_catalogue import process_groups
 from planner.plan.mesh.rank_mesh import groups_over
@@ -38,6 +47,7 @@ from planner.runtime.execution_order import task_gathered_encoders
 from planner.runtime.measure.step_clock import StepClock
 from planner.runtime.run_options import RunOptions
 from planner.runtime.state.fsdp import COMPUTE_DTYPES
+from planner.runtime.state.rank_tables import RankTables
 from planner.runtime.state.replicated_gradients import sum_replicated_gradients
 from planner.runtime.state.sharded_stage import ShardedStage
 from planner.specs.layers import Module
@@ -92,7 +102,8 @@ class RankState:
         self.worker, self.plan, self.clock, self.meter = worker, plan, clock, CommunicationMeter()
         self.options = options
         self.resumed = resumed_checkpoint(options)
-        self.source = sample_source(options.data, options.seed)
+        tables = plan.uses.tables
+        self.source = ClickSource(options.seed, tables) if tables else sample_source(options.data, options.seed)
         self.followed = plan  # whose items the steps work on: the run's plan, or that of a step planned meanwhile
         self.sources, self.grids = item_sources(plan, self.source), item_grids_of(plan)
         self.groups = ProcessGroups(process_groups(plan))
@@ -118,6 +129,11 @@ class RankState:
             )
             for stage in self.stages[name]:
                 stage.materialise(self.groups, initial_weights(options, self.resumed, name))
+        self.tables: RankTables | None = None
+        if isinstance(self.source, ClickSource):
+            (stage,) = self.all_stages
+            of = torch.empty(0, dtype=stage.stored_dtype, device=worker.device)
+            self.tables = RankTables(plan, self.source, self.groups, of, options.training.table_scale)
 
     def follow(self, plan: Plan) -> None:
         """Load the items of this plan from now on: it has the modules and layouts of the run's own."""
@@ -199,7 +215,9 @@ def item_grids_of(plan: Plan) -> dict[str, ItemGrids]:
 
 
 def fed_items(plan: Plan, module: str) -> dict[int, int]:
-    """Number of tokens that encoder outputs replace, by item of a module."""
+    """Number of tokens that encoder outputs replace, or sums of embedding tables, by item of a module."""
+    if plan.uses.tables:
+        return dict.fromkeys(plan.uses.items[module], tokens_of_sums(plan.uses.tables, plan.uses.models[module].hidden))
     return {item: tokens for (reader, item), tokens in fed_tokens(plan).items() if reader == module}
 
 

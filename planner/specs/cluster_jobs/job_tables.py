@@ -24,23 +24,7 @@ ALONE = "null"  # of Gavel's column `other`: no job beside
 
 def read_table(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
     """Each record of a CSV with a header, by planner's names of columns, and its place. Raises InputError."""
-    header: list[str] = []
-    for line, cells in files.read_csv(path, strict=True):
-        if not any(cells):
-            continue
-        if not header:
-            header = [ALIASES.get(cell.strip(), cell.strip()) for cell in cells]
-            twice = [cell.strip() for cell, name in zip(cells, header, strict=True) if header.count(name) > 1]
-            if twice:
-                message = f"columns {' and '.join(twice)} say the same"
-                raise InputError(message, where=f"{path}:{line}", fix="leave one of them")
-            continue
-        if len(cells) != len(header):
-            message = f"it has {len(cells)} cells, and the header has {len(header)}"
-            raise InputError(message, where=f"{path}:{line}", fix="give each column a cell")
-        yield f"{path}:{line}", dict(zip(header, map(str.strip, cells), strict=True))
-    if not header:
-        raise InputError("the table is empty", where=f"{path}:1", fix="a header with submit_s, gpus, duration_s")
+    return files.read_records(path, ", ".join(COLUMNS[:3]), ALIASES)
 
 
 def job_table(path: Path) -> JobFile:

@@ -1,17 +1,18 @@
 """Reads files of embedding tables: YAML of `planner.tables/1`, or a CSV with a header of the same names."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import msgspec
+import numpy as np
 
 from planner import files
 from planner.errors import InputError
-from planner.specs.base import Name, Spec, spec_of
-from planner.specs.tables.table import MAX_TABLES, Table
+from planner.specs.base import Name, Spec, spec_of, with_fields
+from planner.specs.tables.table import CACHES, MAX_TABLES, ReusedRows, Table
 
-COLUMNS = ("name", *Table.__struct_fields__)
-NUMBERS = {"rows": int, "dim": int, "pooling": float, "skew": float}
+COLUMNS = ("name", *(each for each in Table.__struct_fields__ if each != "hits"))
 
 
 class TableFile(Spec, kw_only=True):
@@ -21,63 +22,69 @@ class TableFile(Spec, kw_only=True):
     format: str
     name: str
     source: str = ""
+    # A measured histogram, for the hits of tables that do not say theirs; rows that are never read have no lookups
+    reuse: tuple[ReusedRows, ...] = ()
     tables: Annotated[dict[Name, Table], msgspec.Meta(min_length=1, max_length=MAX_TABLES)]
 
 
 def read_tables(path: Path) -> dict[str, Table]:
     """The tables of a file, by name. Raises InputError."""
-    return csv_tables(path) if path.suffix == ".csv" else files.read(path, TableFile).tables
+    if path.suffix == ".csv":
+        return csv_tables(path)
+    file = files.read(path, TableFile)
+    hits = cache_hits(file.reuse)
+    return {name: table if table.hits else with_fields(table, hits=hits) for name, table in file.tables.items()}
+
+
+def cache_hits(reuse: Sequence[ReusedRows]) -> tuple[float, float] | None:
+    """The share of lookups in each of `CACHES`, by a histogram of how often rows are read; None without one."""
+    most_first = sorted(reuse, key=lambda each: -each.lookups / each.rows)
+    rows = np.cumsum([0.0, *(each.rows for each in most_first)])
+    lookups = np.cumsum([0.0, *(each.lookups for each in most_first)])
+    if not lookups[-1]:
+        return None
+    low, high = np.interp(CACHES, rows / rows[-1], lookups / lookups[-1])
+    return float(low), float(high)
 
 
 def csv_tables(path: Path) -> dict[str, Table]:
     """The tables of a CSV whose header names its columns. Raises InputError."""
-    header: list[str] = []
     found: dict[str, Table] = {}
-    for line, cells in files.read_csv(path, strict=True):
-        where = f"{path}:{line}"
-        if not any(cells):
-            continue
-        if not header:
-            header = checked_header([cell.strip() for cell in cells], where)
-            continue
-        if len(cells) != len(header):
-            message = f"it has {len(cells)} cells, and the header has {len(header)}"
-            raise InputError(message, where=where, fix="give each column a cell")
-        row = dict(zip(header, map(str.strip, cells), strict=True))
-        name = row.pop("name")
-        if name in found or not name:
-            what = f"two tables are called `{name}`" if name else "a table has no name"
-            raise InputError(what, where=where, fix="give each table a name of its own")
-        found[name] = csv_table(row, where)
-        if len(found) > MAX_TABLES:
-            raise InputError(
-                f"there are more than {MAX_TABLES:,} tables", where=where, fix="join tables, or plan parts"
-            )
+    for where, cells in files.read_records(path, ", ".join(COLUMNS[:4]), {}):
+        wrong = [column for column in cells if column not in COLUMNS]
+        missing = [column for column in ("name", "rows", "dim") if column not in cells]
+        if wrong or missing:
+            what = f"`{wrong[0]}` is no column" if wrong else f"there is no column `{missing[0]}`"
+            raise InputError(what, where=f"{path}:1", fix=f"columns are {', '.join(COLUMNS)}")
+        add_table(found, cells.pop("name"), {name: value_of(text) for name, text in cells.items() if text}, where)
     if not found:
-        raise InputError("the file has no tables", where=f"{path}:1", fix=f"a header with {', '.join(COLUMNS[:4])}")
+        raise InputError("the file has no tables", where=f"{path}:1", fix="a line for each")
     return found
 
 
-def checked_header(header: list[str], where: str) -> list[str]:
-    """The header of a CSV of tables. Raises InputError where a column is unknown, doubled or missing."""
-    wrong = [name for name in header if name not in COLUMNS or header.count(name) > 1]
-    missing = [name for name in ("name", "rows", "dim") if name not in header]
-    if wrong or missing:
-        what = f"`{wrong[0]}` is no column, or one twice" if wrong else f"there is no column `{missing[0]}`"
-        raise InputError(what, where=where, fix=f"columns are {', '.join(COLUMNS)}")
-    return header
-
-
-def csv_table(row: dict[str, str], where: str) -> Table:
-    """A table of its cells. Raises InputError."""
-    fields: dict[str, Any] = {}
-    for name, text in row.items():
-        try:
-            if text:
-                fields[name] = NUMBERS.get(name, str)(text)
-        except ValueError as error:
-            raise InputError(f"{name} is `{text}`", where=f"{where} ({name})", fix="a number") from error
+def add_table(found: dict[str, Table], name: str, fields: Mapping[str, Any], where: str) -> None:
+    """Add a table of these fields. Raises InputError where they are none, or there is one of its name."""
+    if name in found or not name:
+        what = f"two tables are called `{name}`" if name else "a table has no name"
+        raise InputError(what, where=where, fix="give each table a name of its own")
     try:
-        return spec_of(Table, fields)
+        msgspec.convert(name, Name)
+    except msgspec.ValidationError as error:
+        fix = "letters, digits, and _ . + -"
+        raise InputError(f"`{name}` is no name of a table", where=where, fix=fix) from error
+    if len(found) == MAX_TABLES:
+        raise InputError(f"there are more than {MAX_TABLES:,} tables", where=where, fix="join tables, or plan parts")
+    try:
+        found[name] = spec_of(Table, fields)
     except InputError as error:
         raise InputError(error.message, where=where, fix=error.fix) from error
+
+
+def value_of(text: str) -> str | int | float:
+    """A cell as a number, where it is one."""
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

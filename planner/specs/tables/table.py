@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from planner.specs.base import Count, Positive, RankCount, Spec
+from planner.specs.base import Amount, Count, Positive, RankCount, Share, Spec
 
 MAX_TABLES = 20_000
 LEAST_COLUMNS, MOST_PARTS = 32, 8  # of a shard; of a table's columns
@@ -31,6 +31,8 @@ class Table(Spec):
     dtype: Literal["fp32", "fp16", "bf16", "int8"] = "fp32"
     optimizer: Literal["rowwise_adagrad", "adagrad", "adam", "sgd"] = "rowwise_adagrad"
     skew: Annotated[float, msgspec.Meta(ge=0, le=4)] = 0.0  # of how often rows are read: Zipf's exponent; 0: all alike
+    # Share of lookups that read the 5 and the 20 % of the rows that are read most, as measured; None: by the skew
+    hits: tuple[Share, Share] | None = None
 
     @property
     def element_bytes(self) -> int:
@@ -48,6 +50,13 @@ class Table(Spec):
         """Into how many equal parts its columns may be cut."""
         counts = range(2, MOST_PARTS + 1)
         return [n for n in counts if self.dim % (4 * n) == 0 and self.dim // n >= LEAST_COLUMNS]
+
+
+class ReusedRows(Spec):
+    """Rows that are read about equally often: how many there are, and lookups of all of them, in any two units."""
+
+    rows: Positive
+    lookups: Amount
 
 
 class JobTables(Spec):

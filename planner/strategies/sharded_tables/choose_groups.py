@@ -4,7 +4,7 @@ More groups exchange among fewer ranks and have less on the slowest; their copie
 whose bound is above the best found is not searched, so that the choice is that of a search of all.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import ceil, inf
 
@@ -114,32 +114,21 @@ def placement_error(problem: TableProblem, file: str) -> Infeasible:
         f"{problem.tables[largest].bytes / GIB:,.1f} GiB, do not fit {among}: a rank has {problem.room / GIB:.1f} GiB "
         "for them"
     )
-    fix = f"groups: {fewer}" if (fewer := fewer_groups(problem)) else more_ranks(problem)
+    able = (fix for fix, changed in larger_problems(problem) if choose_groups(changed, effort=1))
+    fix = next(able, "a smaller dense part, narrower tables, or devices with more memory")
     return Infeasible(message, where=f"{file} (tables)", fix=fix)
 
 
-def fewer_groups(problem: TableProblem) -> int:
-    """The most groups, below those that are fixed, in which the tables fit; 0: none."""
+def larger_problems(problem: TableProblem) -> Iterator[tuple[str, TableProblem]]:
+    """The problem with more memory for a group, and how: fewer groups than are fixed; then more ranks in one."""
     for groups in range((problem.asked.groups or 1) - 1, 0, -1):
         if problem.cluster.size % groups == 0:
-            asked = with_fields(problem.asked, groups=groups)
-            if choose_groups(replace(problem, asked=asked), effort=1):
-                return groups
-    return 0
-
-
-def more_ranks(problem: TableProblem) -> str:
-    """How many ranks would do, or what else, as a fix."""
-    if problem.room <= 0:
-        return "a smaller dense part, or devices with more memory"
+            yield f"groups: {groups}", replace(problem, asked=with_fields(problem.asked, groups=groups))
     (kind, *_), levels = problem.cluster.ranks, problem.cluster.levels
-    least = sum(table.bytes for table in problem.tables.values()) / problem.room
+    least = sum(table.bytes for table in problem.tables.values()) / max(1.0, problem.room)
     nodes = max(problem.cluster.size // kind.per_node + 1, ceil(least / kind.per_node))
-    for more in range(MORE_NODES):
+    for more in range(MORE_NODES if problem.room > 0 else 0):
         count = (nodes + more * max(1, nodes // 8)) * kind.per_node
         last = with_fields(levels[-1], ranks=max(count, levels[-1].ranks))
         wider = with_fields(problem.cluster, ranks=(with_fields(kind, count=count),), levels=(*levels[:-1], last))
-        asked = with_fields(problem.asked, groups=1)
-        if choose_groups(replace(problem, cluster=wider, asked=asked), effort=1):
-            return f"{count} ranks in one group"
-    return "more ranks, narrower tables, or devices with more memory"
+        yield f"{count} ranks in one group", replace(problem, cluster=wider, asked=with_fields(problem.asked, groups=1))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.costs.tables import CUTS, ON_ALL, ON_NODES, ShardingGroup, ShardOptions
+from planner.costs.tables import ON_ALL, ON_NODES, ShardingGroup, ShardOptions, shard_ranks
 
 ROUNDING = 1 + 1e-9
 Where = tuple[int, ...]  # ranks of the group that have a shard; nodes, where a cut is over the ranks of one; or nothing
@@ -32,14 +32,9 @@ class Placement:
         """Seconds of the slowest rank."""
         return float(self.loads.max())
 
-    def ranks(self, option: int, where: Where) -> "slice | NDArray[np.int64]":
+    def ranks(self, option: int, where: Where) -> NDArray[np.int64]:
         """The ranks of the group that have shards of an option."""
-        cut, per_node = int(self.options.cut[option]), self.group.per_node
-        if cut in ON_ALL:
-            return slice(None)
-        if cut not in ON_NODES:
-            return np.array(where, dtype=np.int64)
-        return (np.array(where, dtype=np.int64)[:, None] * per_node + np.arange(per_node)).ravel()
+        return shard_ranks(int(self.options.cut[option]), where, self.group)
 
     def fits(self, option: int) -> NDArray[np.bool_]:
         """The ranks that have room for a shard of an option."""
@@ -116,6 +111,3 @@ class Placement:
             for table, (cut, where) in enumerate(zip(cuts, self.where, strict=True))
             if cut in ON_ALL or (node if cut in ON_NODES else rank) in where
         ]
-
-
-SINGLE = tuple(number for number in range(len(CUTS)) if number not in (*ON_ALL, *ON_NODES))

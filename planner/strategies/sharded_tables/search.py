@@ -9,10 +9,12 @@ import random
 from math import inf
 
 import numpy as np
+from numpy.typing import NDArray
 
 from planner.costs.tables import (
     ON_ALL,
     ON_NODES,
+    ON_RANKS,
     ShardingGroup,
     ShardOptions,
     cheapest,
@@ -20,14 +22,13 @@ from planner.costs.tables import (
     table_bound,
 )
 from planner.strategies.sharded_tables.exact_placement import exact_placement, small_enough
-from planner.strategies.sharded_tables.placement import SINGLE, Placement
+from planner.strategies.sharded_tables.placement import ROUNDING, Placement
 
 CAPS = (1.0, 0.7, 0.5, 0.35, 0.25)  # of seconds of a shard, over the bound
 PRICES = (1.0, 1.5, 3.0, 10.0)  # of memory, over the bound's
 CLOSE = 1.001  # over the bound: nothing better is looked for
 ROUNDS = (0, 5, 12, 60, 200)  # rebuilds, by effort
 MOST_MOVES = 400
-TRIED_SWAPS = 12  # that may have no room, from the best on
 
 
 def place_tables(
@@ -90,56 +91,39 @@ def exchange(placement: Placement) -> bool:
     """Move a shard of the slowest rank to another, or swap it with one there: the best such for the slower of the two.
     Only shards that are on one rank each are exchanged.
     """
-    rank, options = int(placement.loads.argmax()), placement.options
-    shards = [
-        (table, at) for table in np.flatnonzero(np.isin(options.cut[placement.chosen], SINGLE))
-        for at in placement.where[table]
-    ]  # fmt: skip
-    mine = [int(table) for table, at in shards if at == rank]
-    others = [(int(table), at) for table, at in shards if at != rank]
+    rank, options, where = int(placement.loads.argmax()), placement.options, placement.where
+    single = np.flatnonzero(np.isin(options.cut[placement.chosen], ON_RANKS))
+    mine = [int(table) for table in single if rank in where[table]]
+    others = [(int(table), at) for table in single if rank not in where[table] for at in where[table]]
     others += [(-1, at) for at in range(placement.group.ranks) if at != rank]  # a move is a swap with nothing
     if not mine or not others:
         return False
     tables, at = np.array(others, dtype=np.int64).T
-    theirs = np.where(tables >= 0, placement.seconds[placement.chosen[tables]], 0.0)
-    given = placement.seconds[placement.chosen[mine]][:, None] - theirs
-    worse = np.maximum(placement.loads[rank] - given, placement.loads[at] + given)
-    for number in np.argsort(worse, axis=None, kind="stable")[:TRIED_SWAPS]:
-        first, second = divmod(int(number), len(others))
-        if worse[first, second] >= placement.loads[rank] * (1 - 1e-9):
-            return False
-        if swap(placement, (mine[first], rank), others[second]):
-            return True
-    return False
 
+    def given(values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """What the rank has less of some values after each exchange, and the other more, (mine, others)."""
+        theirs = np.where(tables >= 0, values[placement.chosen[tables]], 0.0)
+        return values[placement.chosen[mine]][:, None] - theirs
 
-def swap(placement: Placement, mine: tuple[int, int], other: tuple[int, int]) -> bool:
-    """Swap two shards, each a table and its rank, −1 for nothing; False where a table would be twice on a rank or has
-    no room.
-    """
-    (table, rank), (their, at) = mine, other
-    if at in placement.where[table] or (their >= 0 and (rank in placement.where[their] or their == table)):
+    seconds = given(placement.seconds)
+    worse = np.maximum(placement.loads[rank] - seconds, placement.loads[at] + seconds)
+    for held, room, of in (
+        (placement.held, placement.room, options.held),
+        (placement.host, placement.host_room, options.host),
+    ):
+        moved = given(of)
+        worse[np.maximum(held[rank] - moved, held[at] + moved) > room * ROUNDING] = inf
+    for number, table in enumerate(mine):
+        worse[number, np.isin(at, where[table])] = inf  # a table is once on a rank
+    first, second = divmod(int(worse.argmin()), len(others))
+    if worse[first, second] >= placement.loads[rank] * (1 - 1e-9):
         return False
-    taken = [(each, *placement.take(each)) for each in (table, their) if each >= 0]
-    moves = {table: (rank, at), their: (at, rank)}
-    for each, option, where in taken:
-        old, new = moves[each]
-        placement.put(each, option, tuple(sorted(new if place == old else place for place in where)))
-    if room_kept(placement, (rank, at)):
-        return True
-    for each, option, where in taken:
-        placement.take(each)
-        placement.put(each, option, where)
-    return False
-
-
-def room_kept(placement: Placement, ranks: tuple[int, ...]) -> bool:
-    """Whether these ranks and their hosts have room for what they hold."""
-    at = np.array(ranks)
-    return bool(
-        (placement.held[at] <= placement.room * (1 + 1e-9)).all()
-        and (placement.host[at] <= placement.host_room * (1 + 1e-9)).all()
-    )
+    moves = {mine[first]: (rank, int(at[second])), int(tables[second]): (int(at[second]), rank)}
+    for table, (old, new) in moves.items():
+        if table >= 0:
+            option, places = placement.take(table)
+            placement.put(table, option, tuple(sorted(new if place == old else place for place in places)))
+    return True
 
 
 def recut(placement: Placement) -> bool:
