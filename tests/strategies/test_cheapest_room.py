@@ -38,7 +38,7 @@ def test_items_free_bytes_and_come_cheapest_first(job):
     rates = [item.seconds / item.freed for item in items]
     assert all(one <= other * (1 + 1e-9) for one, other in pairwise(rates))
     assert {each.recompute for each in room.after(len(items)).values()} == {"full"}
-    shares = [room.share(count) for count in range(len(items) + 1)]
+    shares = [room.tried(count).least_share for count in range(len(items) + 1)]
     assert all(one >= other for one, other in pairwise(shares)) and about[0] == shares[0]
     assert all(abs(one - other) < 0.25 * (shares[0] - shares[-1]) for one, other in zip(about, shares, strict=True))
 
@@ -46,16 +46,16 @@ def test_items_free_bytes_and_come_cheapest_first(job):
 def test_the_fewest_items_that_fit_are_taken(job):
     """Or so few more that hardly anything stays free; where none fit, all. Few plans are looked at."""
     known = room_of(job)
-    shares = [known.share(count) for count in range(len(known.ordered[0]) + 1)]
+    shares = [known.tried(count).least_share for count in range(len(known.ordered[0]) + 1)]
     for part in range(1, 20):
         full, room = min(shares) + (shares[0] - min(shares)) * part / 20, room_of(job)
-        layouts, seconds = room.fitting(full)
-        count = next(count for count in range(len(shares)) if known.after(count) == layouts)
+        found, seconds = room.fitting(full)
+        count = next(count for count in range(len(shares)) if known.after(count) == found.plan.layouts)
         fewest = next(number for number, share in enumerate(shares) if share <= full)
         assert shares[count] <= full and (count == fewest or shares[count - 1] > full - 2 * CLOSE)
-        assert seconds == room.seconds[count] and len(room.shares) <= LOOKS + 1
-    assert room_of(job).fitting(min(shares) * 0.99)[0] == known.after(len(known.ordered[0]))
-    assert room_of(job).fitting(shares[0])[0] == known.plan.layouts
+        assert seconds == room.seconds[count] and len(room.seen) <= LOOKS + 1
+    assert room_of(job).fitting(min(shares) * 0.99)[0].plan.layouts == known.after(len(known.ordered[0]))
+    assert room_of(job).fitting(shares[0])[0].plan.layouts == known.plan.layouts
 
 
 def test_nothing_is_asked_of_modules_whose_ranks_have_room(job):
@@ -66,8 +66,8 @@ def test_nothing_is_asked_of_modules_whose_ranks_have_room(job):
     peaks = room.tried(0).least_peaks
     alone = {name: max(peaks[rank] for rank in ranks) for name, ranks in places.items()}
     less, most = sorted(alone, key=alone.__getitem__)
-    full = (alone[most] * 0.6 + alone[less] * 0.4) / max(peaks) * room.share(0)
-    found, _ = room.fitting(full)
+    full = (alone[most] * 0.6 + alone[less] * 0.4) / max(peaks) * room.tried(0).least_share
+    found = room.fitting(full)[0].plan.layouts
     assert found[less] == room.plan.layouts[less] and found[most] != room.plan.layouts[most]
 
 
@@ -110,7 +110,7 @@ def test_no_layouts_of_a_grid_are_quicker_with_little_memory(tmp_path, part):
     """
     job = seeing_job(tmp_path, 2, rows=ROWS[:4], images="patches,row\n1600,0\n800,3\n")
     room = room_of(job)
-    least, most = room.share(len(room.ordered[0])), room.share(0)
+    least, most = room.tried(len(room.ordered[0])).least_share, room.tried(0).least_share
     allowed = room.tried(0).plan_memory.allowed_bytes(0) * (least + part * (most - least))
     capacity = job.device.memory_gib * GIB
     limits = with_fields(job.job.limits, memory_margin=1.0 - allowed / capacity, oom_chance=1.0)

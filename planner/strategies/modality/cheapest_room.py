@@ -90,7 +90,7 @@ class CheapestRoom:
     known: dict[tuple[str, str], ModuleAlone] = field(default_factory=dict)  # with other plans, by name and layout
     alike: bool = False  # whether all layers of a module recompute alike, and nothing is offloaded
     everywhere: bool = False  # whether items are taken of all modules, as ranks that seem to have room may have none
-    shares: dict[int, float] = field(default_factory=dict)  # of the allowed memory: what is known, by number of items
+    seen: dict[int, TriedPlan] = field(default_factory=dict)  # with so many items: those that were looked at
 
     @cached_property
     def ordered(self) -> tuple[list[Item], list[float]]:
@@ -116,41 +116,47 @@ class CheapestRoom:
         """Seconds that each number of items takes, about."""
         return [*accumulate((item.seconds for item in self.ordered[0]), initial=0.0)]
 
-    def fitting(self, full: float = 1.0, most: float = inf) -> tuple[dict[str, Layout], float]:
-        """The layouts with the fewest items that take no more than this share of the allowed memory, as far as it is
-        known without tasks, and the seconds that these take; where none do, with all; or with some that are known to be
-        too few, and take more than so many seconds.
+    def fitting(self, full: float = 1.0, most: float = inf) -> tuple[TriedPlan, float]:
+        """The plan with the fewest items that takes no more than this share of the allowed memory, as far as it is
+        known without tasks, and the seconds that these take; where none does, with all; or with some that are known to
+        be too few, and take more than so many seconds.
         """
         limited = self.plan.uses.limits.tokens_per_rank is not None
-        if limited or self.share(0) <= full:
-            return self.plan.layouts, 0.0
-        every = len(self.ordered[0])
+        if limited or self.tried(0).least_share <= full:
+            return self.tried(0), 0.0
         for _ in range(LOOKS):
-            few = max(count for count, share in self.shares.items() if share > full)
-            enough = min((count for count, share in self.shares.items() if share <= full), default=None)
+            few, enough = self.around(full)
             tried = max(self.guess(full), few + 1)
-            if self.seconds[few] > most or tried > every or (enough is not None and tried >= enough):
+            if self.seconds[few] > most or tried > len(self.ordered[0]) or (tried >= enough and enough in self.seen):
                 break
-            self.share(tried)
-        few = max(count for count, share in self.shares.items() if share > full)
-        enough = min((count for count, share in self.shares.items() if share <= full), default=every)
+            self.tried(tried)
+        few, enough = self.around(full)
         chosen = few if self.seconds[few] > most else enough
-        return self.after(chosen), self.seconds[chosen]
+        return self.tried(chosen), self.seconds[chosen]
+
+    def around(self, full: float) -> tuple[int, int]:
+        """The most items that are known to be too few, and the fewest that are known to be enough, or all."""
+        shares = {count: tried.least_share for count, tried in self.seen.items()}
+        few = max(count for count, share in shares.items() if share > full)
+        return few, min((count for count, share in shares.items() if share <= full), default=len(self.ordered[0]))
 
     def guess(self, full: float) -> int:
         """How many items are enough by what they free, corrected by what those that are known left nearest to it."""
-        near = sorted(self.shares, key=lambda count: (abs(self.shares[count] - full), -count))
-        (at, *others), about = near, self.ordered[1]
-        ratio = 1.0
-        for other in (each for each in others if self.shares[each] != self.shares[at]):
-            ratio = (about[at] - about[other]) / (self.shares[at] - self.shares[other])
-            break
-        return bisect_left(about, (self.shares[at] - full + CLOSE) * ratio - about[at], key=neg)
+        shares, about = {count: tried.least_share for count, tried in self.seen.items()}, self.ordered[1]
+        at, *others = sorted(shares, key=lambda count: (abs(shares[count] - full), -count))
+        slopes = (
+            (about[at] - about[each]) / (shares[at] - shares[each]) for each in others if shares[each] != shares[at]
+        )
+        aim = about[at] - (shares[at] - full + CLOSE) * next(slopes, 1.0)
+        return bisect_left(about, -aim, key=neg)
 
     def after(self, count: int) -> dict[str, Layout]:
         """The layouts with so many items, and with all offloaded that hides of modules that recompute some."""
-        layouts = {**self.plan.layouts}
-        for name, item in {item.module: item for item in self.ordered[0][:count] if count}.items():
+        layouts, last = (
+            {**self.plan.layouts},
+            {item.module: item for item in (self.ordered[0][:count] if count else ())},
+        )
+        for name, item in last.items():
             layout = with_fields(layouts[name], **{item.field: item.value()})
             hidden = self.hidden(name, layout) if item.field == "recompute" else 0.0
             layouts[name] = with_fields(layout, offload=hidden) if hidden else layout
@@ -158,13 +164,9 @@ class CheapestRoom:
 
     def tried(self, count: int) -> TriedPlan:
         """The plan with so many items."""
-        return TriedPlan(with_fields(self.plan, layouts=self.after(count)) if count else self.plan, self.prices)
-
-    def share(self, count: int) -> float:
-        """The greatest share of a rank's allowed memory with so many items, at least, without tasks."""
-        if count not in self.shares:
-            self.shares[count] = self.tried(count).least_share
-        return self.shares[count]
+        if count not in self.seen:
+            self.seen[count] = TriedPlan(with_fields(self.plan, layouts=self.after(count)), self.prices)
+        return self.seen[count]
 
     def alone(self, name: str, layout: Layout) -> ModuleAlone:
         """What a module has by this layout."""

@@ -18,7 +18,6 @@ from planner.plan.legal.layout_laws import layout_laws
 from planner.plan.legal.limit_laws import launch_laws
 from planner.plan.plan_file import Layout, Plan
 from planner.scoring import TriedPlan
-from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
 from planner.strategies.modality.cheapest_room import CheapestRoom, ModuleAlone, bare_layouts
 from planner.strategies.modality.joint_candidates import JointCandidate
@@ -66,6 +65,14 @@ class JointTrials:
     known: dict[str, TriedLayouts] = field(default_factory=dict)
     drafts: dict[str, EstimatedDraft] = field(default_factory=dict)  # those that were asked for an estimate
     alone: dict[tuple[str, str], ModuleAlone] = field(default_factory=dict)  # by module and layout
+    looked_at: dict[str, TriedPlan] = field(default_factory=dict)  # before they are simulated
+
+    def at_hand(self, found: TriedPlan, seconds: float, rule: AssignmentRule | None) -> dict[str, Layout]:
+        """The layouts of a plan that is to be simulated, of which this much is known."""
+        layouts = found.plan.layouts
+        self.drafts.setdefault(str(layouts), EstimatedDraft(found.plan, seconds, rule))
+        self.looked_at[str(layouts)] = found
+        return layouts
 
     def draft(self, layouts: dict[str, Layout], rule: AssignmentRule | None = None) -> EstimatedDraft:
         """Joint layouts as a plan before its check, assigned by a rule, or by the best. Raises Infeasible and
@@ -141,14 +148,13 @@ class JointSearch(Tries):
         draft = self.trials.draft(bare, rule)
         room = CheapestRoom(self.inputs, draft.plan, self.trials.prices, self.trials.alone, alike)
         for _ in range(FITS):
-            layouts, more = room.fitting(full, estimate - least)
-            plan = with_fields(draft.plan, layouts=layouts)  # with the samples where they are
-            self.trials.drafts.setdefault(str(layouts), EstimatedDraft(plan, least + more, draft.rule))
+            found, more = room.fitting(full, estimate - least)
+            layouts = self.trials.at_hand(found, least + more, draft.rule)
             tried = self.simulate_by(draft.rule, layouts, kind, estimate)
             if tried.plan or tried.left_out or tried.memory_share in (0.0, inf):
                 break
             full *= BELOW / tried.memory_share
-            room = room if room.everywhere else replace(room, everywhere=True, shares={0: room.share(0)})
+            room = room if room.everywhere else replace(room, everywhere=True, seen={0: room.tried(0)})
         return tried
 
     def change(self, one: TriedLayouts, layouts: dict[str, Layout], estimate: float = inf) -> TriedLayouts:
@@ -231,7 +237,8 @@ def simulated_joint(
     if estimate > limits.estimate:
         because = f"its assignment is estimated at {estimate:.3g} s, and at most {limits.estimate:.3g} s are looked at"
         return found(because=because, far=True)
-    tried = TriedPlan(plan, trials.prices)
+    known = trials.looked_at.pop(str(layouts), None)
+    tried = known if known and known.plan is plan else TriedPlan(plan, trials.prices)
     if estimate > limits.least and tried.least_seconds > limits.least:  # which takes longer to know
         because = f"takes at least {tried.least_seconds:.3g} s, as a rank computes so long: not simulated"
         return found(because=because, least=tried.least_seconds)
