@@ -9,9 +9,6 @@ coupled   While long sequences hold their ranks, the others run out of memory fo
 exact     The exact integer program (scoring/exact_grouping.py), for small problems.
 order     What every order of a pipeline's passes has to wait for, in any sequence (orders/any_sequence_bound.py).
 exchange  The same for micro-batches whose gathers and reductions outlast their compute (scoring/exchange_bounds.py).
-shared    All modules on the same ranks: area, with the passes of encoders in it (scoring/shared_bound.py).
-longest   One micro-batch holds the sequence that takes longest even on its best degree, and the others cost their
-          constants.
 tables    Added for embedding tables: the slowest rank is no quicker than the mean one (costs/tables/table_bound.py).
 
 busiest_rank  With the assignment given: no rank is done before it has run all its own work.
@@ -35,7 +32,6 @@ from planner.scoring.coupled_bound import coupled_seconds
 from planner.scoring.exact_grouping import small_enough, solve_grouping
 from planner.scoring.exchange_bounds import exchange_problem, step_exchange_seconds
 from planner.scoring.pipeline_passes import order_bound_seconds
-from planner.scoring.shared_bound import shared_seconds
 from planner.simulate import Timeline, whole_tasks
 
 SPACE = "space"
@@ -89,12 +85,9 @@ def bounds_same_work(by: str) -> bool:
 
 def packing_bound(problem: PackingProblem, value: float, effort: int = 2) -> Bound:
     """The best bound over packings whose ranks synchronise in each micro-batch; `value`: seconds of a known plan."""
-    bounds = (
-        Bound(area_seconds(problem), "area"),
-        Bound(longest_seconds(problem), "longest"),
-        Bound(coupled_seconds(problem, value, effort), "coupled"),
+    return highest(
+        (Bound(area_seconds(problem), "area"), Bound(coupled_seconds(problem, value, effort), "coupled"))
     )
-    return highest(bounds)
 
 
 def area_seconds(problem: PackingProblem) -> float:
@@ -102,13 +95,6 @@ def area_seconds(problem: PackingProblem) -> float:
     work = packing_table(problem).least_rank_seconds
     constants = problem.fewest_micro_batches * problem.least_micro_batch_seconds
     return constants + work / problem.ranks + problem.step_seconds
-
-
-def longest_seconds(problem: PackingProblem) -> float:
-    """Seconds of the step if only the longest sequence and the constants took time."""
-    slowest = float(packing_table(problem).seconds.min(axis=1).max())
-    constants = problem.fewest_micro_batches * problem.least_micro_batch_seconds
-    return constants + slowest + problem.step_seconds
 
 
 def exact_seconds(problem: PackingProblem, value: float) -> float:
@@ -140,11 +126,6 @@ def always(step: BoundedStep) -> bool:
     return True
 
 
-def of_several_modules(step: BoundedStep) -> bool:
-    """A bound for ranks that samples share with encoders."""
-    return len(step.plan.layouts) > 1
-
-
 def syncs_per_step(step: BoundedStep) -> bool:
     """A bound for ranks that synchronise once per step."""
     return step.syncs_once
@@ -160,11 +141,6 @@ BOUNDS: dict[str, BoundEntry] = {
         syncs_per_micro_batch,
         lambda step: area_seconds(step.packing_problem),
         "ranks cannot do more than one second of work a second, and the tokens need a number of micro-batches",
-    ),
-    "longest": BoundEntry(
-        syncs_per_micro_batch,
-        lambda step: longest_seconds(step.packing_problem),
-        "some micro-batch holds the sequence that takes longest even on its best degree",
     ),
     "coupled": BoundEntry(
         syncs_per_micro_batch,
@@ -187,12 +163,6 @@ BOUNDS: dict[str, BoundEntry] = {
         exchange_seconds,
         "parameters are gathered and gradients reduced however items are placed, and what is computed "
         "meanwhile hides a part of that at most",
-    ),
-    "shared": BoundEntry(
-        of_several_modules,
-        shared_seconds,
-        "ranks cannot do more than one second of work a second, that of encoders beside samples on their cheapest "
-        "degrees",
     ),
     "tables": BoundEntry(  # of embedding tables, and added to what bounds the dense part: scoring/table_score.py
         lambda step: False,
