@@ -5,7 +5,7 @@ micro-batch, states on the mesh and the ZeRO stage. So a formula of many operati
 what is left to do for each layout is arithmetic on its results.
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import lru_cache
 from typing import Any, TypeVar
@@ -108,6 +108,14 @@ def joined_columns(each: Sequence[LayoutColumns]) -> LayoutColumns:
             many = zip(columns, counts, strict=True)
             joined[name] = np.concatenate([np.broadcast_to(column, (count,)) for column, count in many])
     return replace(each[0], **joined, alike={})
+
+
+def joined_by_kind(each: Iterable[LayoutColumns]) -> Iterator[LayoutColumns]:
+    """Yield the layouts of several columns, joined with those that agree in the fields that are no numbers."""
+    kinds: dict[tuple[Hashable, ...], list[LayoutColumns]] = {}
+    for at in each:
+        kinds.setdefault(tuple(getattr(at, name) for name in TOLD_APART), []).append(at)
+    yield from map(joined_columns, kinds.values())
 
 
 def layout_count(at: LayoutColumns) -> int:

@@ -13,10 +13,10 @@ MOST_FILL = 1e9  # tokens: more than any kernel works beside its pairs
 
 
 def with_equivalent_window(trained: TrainingSetup) -> Module:
-    """The module with the longest such window; itself where it has none."""
+    """The module with the longest such window; itself where it has none, or sequences are equal."""
     module = trained.module
     windows = {module.window_of(layer) for layer in range(module.layers)} - {None}
-    if not windows:
+    if not windows or trained.equal_lengths:
         return module
     low, high = 1, max(each for each in windows if each is not None)
     while low < high:

@@ -1,14 +1,14 @@
 """A lower bound on the step of every layout of a space, from parts that no assignment and no order can avoid.
 
 Of each layout the parts are those of costs/step/least_step.py. Of unequal sequences the slowest replica works no less
-than the mean of all, in mean micro-batches; the first micro-batch of each has one of the longest, since a plan gives
-them out first; and the longest alone passes through all stages. A layout is out of the space if its fullest stage
-exceeds what a rank may hold, however many layers it recomputes and whatever it offloads that hides; of unequal
-sequences, with one micro-batch in flight, of the mean tokens or of the longest sequence alone. Of the orders that its
-ranks may have, the one with the least bound counts. Where parts of layers are searched, the bound of a layout without
-recomputation is one of the same layout with any parts and layers. Where moments of the optimizer may be in host memory,
-it is also one with any share of them there (layouts/optimizer_offload_bound.py). The bound over the space is the least
-over all others. It says nothing of layouts that are not in the space, nor of modules priced by fits.
+than the mean of all, in mean micro-batches; its first and its last may be the shortest alone. A layout is out of the
+space if its fullest stage exceeds what a rank may hold, however many layers it recomputes and whatever it offloads that
+hides; of unequal sequences, with one micro-batch in flight, of the mean tokens or of the longest sequence alone. Of the
+orders that its ranks may have, the one with the least bound counts. Where parts of layers are searched, the bound of a
+layout without recomputation is one of the same layout with any parts and layers. Where moments of the optimizer may be
+in host memory, it is also one with any share of them there (layouts/optimizer_offload_bound.py). The bound over the
+space is the least over all others. It says nothing of layouts that are not in the space, nor of modules priced by
+fits.
 """
 
 from collections.abc import Sequence
@@ -175,28 +175,15 @@ def with_least_memory(
 
 def least_seconds_of(problem: LayoutProblem, at: LayoutColumns) -> Floats:
     """Lower bounds of a step, (layouts,)."""
-    trained, machine = problem.trained, problem.machine
-    if trained.equal_lengths:
-        return np.asarray(least_step_seconds(trained.module, step_items(trained, at), machine))
-    items = step_items(trained, at)
-    mean = least_step_seconds(with_equivalent_window(trained), items, machine)
-    longest = replace(at, seq=float(max(trained.sizes)), batch=at.pipelines, micro_batch=1.0)
-    alone = least_step_seconds(trained.module, StepItems(longest, longest, items.last), machine)
-    return np.asarray(np.maximum(mean, alone))
+    module = with_equivalent_window(problem.trained)
+    return np.asarray(least_step_seconds(module, step_items(problem.trained, at), problem.machine))
 
 
 def step_items(trained: TrainingSetup, at: LayoutColumns) -> StepItems:
-    """The micro-batches of a step."""
+    """The micro-batches of a step: of unequal ones the first of a pipeline, and the last, may be the shortest sequence
+    alone.
+    """
     if trained.equal_lengths:
         return StepItems(at, at, at)
     shortest = replace(at, seq=float(min(trained.sizes)), micro_batch=1.0)
-    return StepItems(at, first_of_replica(trained, at), shortest, float(max(trained.sizes)))
-
-
-def first_of_replica(trained: TrainingSetup, at: LayoutColumns) -> LayoutColumns:
-    """The shortest that the longest sequence of a replica's first micro-batch may be, alone: as many are given out
-    first, longest first, as there are replicas.
-    """
-    rising = np.sort(np.array(trained.sizes, dtype=float))
-    replicas = np.minimum(np.asarray(at.pipelines), len(rising)).astype(int)
-    return replace(at, seq=rising[len(rising) - replicas], micro_batch=1.0)
+    return StepItems(at, shortest, shortest)

@@ -85,9 +85,7 @@ def bounds_same_work(by: str) -> bool:
 
 def packing_bound(problem: PackingProblem, value: float, effort: int = 2) -> Bound:
     """The best bound over packings whose ranks synchronise in each micro-batch; `value`: seconds of a known plan."""
-    return highest(
-        (Bound(area_seconds(problem), "area"), Bound(coupled_seconds(problem, value, effort), "coupled"))
-    )
+    return highest((Bound(area_seconds(problem), "area"), Bound(coupled_seconds(problem, value, effort), "coupled")))
 
 
 def area_seconds(problem: PackingProblem) -> float:

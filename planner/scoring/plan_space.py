@@ -27,7 +27,7 @@ def plan_space_seconds(plan: Plan) -> float:
     where nothing in it fits. The plan has one step, and its `uses.fix` all fields that were fixed.
     """
     if len(plan.layouts) > 1:
-        return joint_bound(joint_problem_of_plan(plan)).seconds
+        return joint_bound(joint_problem_of_plan(plan))
     (name,) = plan.layouts
     fixed = plan.uses.fix.layouts.get(name, Parallelism())
     return min(space_seconds_on(plan, name, count) for count in rank_counts(plan.size, fixed))

@@ -90,7 +90,6 @@ def test_no_packing_with_any_encoders_beside_it_is_below_a_bound(seed, strategy)
     assert max(applied.values()) <= found.step_seconds * (1 + 1e-9), applied
 
 
-
 def encoder_layout(random: Random, strategy: str) -> Layout:
     mesh = random.choice(({"dp": 4}, {"tp": 2, "dp": 2}, {"tp": 4}, {"dp": 2, "cp": 2, "ulysses": 2}))
     assert prod(mesh[dim] for dim in ("tp", "dp", "cp") if dim in mesh) == 4
