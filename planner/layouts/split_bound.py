@@ -7,7 +7,8 @@ layouts alone whose mean rank could be quicker than the best so far, the quickes
 
 A pipeline with one chunk a rank stands for itself, and one with as many as there may be for those with any number of
 chunks of one layer or more. Layers recompute one set of parts, and in full any of them, where a framework can say
-which; activations are in host memory as far as that hides, and of the optimizer's moments as many as there is time for.
+which; activations are in host memory as far as that hides, and all moments of the optimizer, in no time, where they
+may be.
 """
 
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.costs import LayoutColumns, Number, columns_where, distinct_values, parameter_update_seconds
+from planner.costs import LayoutColumns, Number, columns_where, distinct_values
 from planner.costs.memory import LayerKept, LayerRoom, layer_kept, layer_room, usual_kind
 from planner.costs.step import (
     LinesOfStages,
@@ -26,7 +27,6 @@ from planner.costs.step import (
     behind_first_rank_by_layers,
     least_busy_seconds,
     lines_of_stages,
-    mean_collective_seconds,
     seconds_behind,
 )
 from planner.layouts.equivalent_window import with_equivalent_window
@@ -112,21 +112,9 @@ class DividedPipelines:
         )
 
     @cached_property
-    def host_seconds(self) -> tuple[Floats, Floats]:
-        """Seconds that the update takes longer with all moments in host memory, at least: of the mean rank, and of the
-        first one with one layer; infinite where they may not be there.
-        """
-        at, problem = self.at, self.problem
-        if not optimizer_offload_is_open(problem):
-            return np.full(self.pp.shape, np.inf), np.full(self.pp.shape, np.inf)
-        each = behind_first_rank_by_layers(problem.trained.module, at, problem.machine)
-        longer = [
-            parameter_update_seconds(replace(at, optimizer_offload=share), problem.machine) for share in (1.0, 0.0)
-        ]
-        one, able = longer[0] - longer[1], offloads_moments(problem, at)
-        layers = problem.trained.module.layers
-        mean, first = layers / self.pp * each.updated, each.updated + each.updated_outside
-        return np.where(able, one * mean, np.inf), np.where(able, one * first, np.inf)
+    def moments_moved(self) -> Number:
+        """The share of the optimizer's moments that may be in host memory: all, in no time."""
+        return offloads_moments(self.problem, self.at) if optimizer_offload_is_open(self.problem) else 0.0
 
     @cached_property
     def sets(self) -> list[SetOfLayers]:
@@ -248,7 +236,7 @@ class DividedPipelines:
         found = np.full(by_time.shape, np.inf)
         if self.room is None:
             return found
-        moved = self.moments_offloaded(tried.lines, seconds)
+        moved = self.moments_moved
         room, state = self.room.room + moved * self.room.moments_outside, self.room.state - moved * self.room.moments
         left = np.maximum(0.0, seconds - tried.lines.constant)
         for columns, kept, offload in zip(self.held, tried.held, tried.offload, strict=True):
@@ -267,15 +255,6 @@ class DividedPipelines:
             found = np.minimum(found, np.floor(np.maximum(0.0, plain) + ROUNDING))
         return found
 
-    def moments_offloaded(self, lines: LinesOfStages, seconds: Floats) -> Floats:
-        """The share of the optimizer's moments that there is time for in host memory."""
-        mean, first = self.host_seconds
-        busy = lines.each.min(axis=0) * self.problem.trained.module.layers / self.pp
-        alone = np.where(self.staged, lines.constant + lines.each, 0.0).max(axis=0)
-        with np.errstate(invalid="ignore"):
-            share = np.minimum((seconds - busy) / mean, (seconds - alone) / first)
-        return np.asarray(np.clip(np.nan_to_num(share, nan=1.0), 0.0, 1.0))
-
     @cached_property
     def of_mean(self) -> Floats:
         """Seconds of a step at least, (layouts,): of layers that could be divided into any parts, and fit."""
@@ -283,8 +262,6 @@ class DividedPipelines:
         each = np.where(self.staged, 1.0 / lines.each, 0.0)
         layers = problem.trained.module.layers + (each * lines.constant).sum(axis=0)
         busy = layers / each.sum(axis=0) + self.behind[0]
-        if self.items.equal and np.any(np.asarray(at.zero) >= 3) and not problem.machine.accounting.keeps_gathered:
-            busy = np.maximum(busy, mean_collective_seconds(problem.trained.module, at, problem.machine))
         return np.asarray(busy * (1.0 + problem.machine.jitter(at.ranks)) + problem.machine.timing.step_ms * MS)
 
 

@@ -4,7 +4,6 @@ from planner.costs.step.least_split import (
     LinesOfStages,
     behind_first_rank_by_layers,
     lines_of_stages,
-    mean_collective_seconds,
     seconds_behind,
 )
 from planner.costs.step.least_step import (
@@ -28,7 +27,6 @@ __all__ = [
     "least_path_seconds",
     "least_step_seconds",
     "lines_of_stages",
-    "mean_collective_seconds",
     "one_rank",
     "seconds_behind",
     "static_step_seconds",
