@@ -7,7 +7,7 @@ import pytest
 from planner.costs.price_table import with_overlap
 from planner.costs.pricing import pricing_of
 from planner.errors import InputError
-from planner.layouts.layout_problem import layout_problem
+from planner.layouts.space.layout_problem import layout_problem
 from planner.plan.plan_file import Plan
 from planner.plan.tasks.expand import expand
 from planner.scoring.score import score

@@ -10,9 +10,9 @@ import pytest
 
 from planner.errors import Infeasible, InputError
 from planner.layouts import fixed_fields, layout_problem, layouts_of, screen, with_fixed_fields
-from planner.layouts.divided_layouts import neighbours, spread_stages, with_enough
-from planner.layouts.layout_space import layout_at
-from planner.layouts.split_bound import least_divided
+from planner.layouts.bounds.divided_layouts import neighbours, spread_stages, with_enough
+from planner.layouts.bounds.split_bound import least_divided
+from planner.layouts.space.layout_space import layout_at
 from planner.scoring import plan_space_seconds
 from planner.specs.base import Layers, with_fields
 from planner.specs.inputs import JobOptions, load_job

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 
 from planner.check.checked_plan import check_plan
 from planner.errors import PlannerError
-from planner.layouts.joint_bound import OtherWork, joint_bound
-from planner.layouts.joint_problem import JointProblem, with_joint_fields
+from planner.layouts.bounds.joint_bound import OtherWork, joint_bound
+from planner.layouts.space.joint_problem import JointProblem, with_joint_fields
 from planner.plan.join_plans import round_digits
 from planner.plan.legal.plan_laws import violations
 from planner.plan.plan_file import Layout, Plan, TaskPlacement
 from planner.scoring import plan_space_seconds, require_memory, score, with_bound_digest
-from planner.scoring.plan_space import joint_problem_of_plan
+from planner.scoring.bounds.plan_space import joint_problem_of_plan
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs, JobOptions, load_job
 from planner.specs.parallelism import Parallelism

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.costs.cost_lines import Cost
-from planner.layouts.layout_problem import layout_problem
+from planner.layouts.space.layout_problem import layout_problem
 from planner.ledger.work_kinds import step_seconds_by_kind
 from planner.plan.legal.plan_laws import violations
 from planner.plan.mesh.identical_groups import identical_groups

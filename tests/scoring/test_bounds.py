@@ -10,7 +10,8 @@ from planner.costs.cost_lines import Cost, CostLine, RingTerm
 from planner.packing.makespan_search import search_makespans
 from planner.packing.packed_groups import packing_seconds
 from planner.plan.task import Task
-from planner.scoring.bounds import (
+from planner.scoring.bounds.coupled_bound import coupled_seconds
+from planner.scoring.bounds.step_bounds import (
     Bound,
     area_seconds,
     busiest_rank_seconds,
@@ -18,7 +19,6 @@ from planner.scoring.bounds import (
     highest,
     packing_bound,
 )
-from planner.scoring.coupled_bound import coupled_seconds
 from planner.simulate import simulate
 from planner.specs.base import Layers, Ranks
 from tests.examples import examples

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from planner.errors import Infeasible
-from planner.layouts.layout_problem import layout_problem
+from planner.layouts.space.layout_problem import layout_problem
 from planner.plan.node_storage import FREE_SHARE, host_bytes
 from planner.scoring import require_memory, score
 from planner.specs.base import with_fields

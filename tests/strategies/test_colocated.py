@@ -21,7 +21,7 @@ from planner.layouts import with_joint_fields
 from planner.plan.legal.plan_laws import violations
 from planner.plan.plan_file import Layout, assignments
 from planner.scoring import BOUNDS, require_memory, score
-from planner.scoring.bounded_step import BoundedStep
+from planner.scoring.bounds.bounded_step import BoundedStep
 from planner.solve_job import solve_job, solve_with
 from planner.specs.base import Ranks, with_fields
 from planner.specs.inputs import JobOptions, load_job

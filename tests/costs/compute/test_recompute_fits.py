@@ -12,7 +12,7 @@ from planner.costs.layer_pass import LayerPass, recompute_counts
 from planner.costs.memory.token_caps import ActivationBytes, token_cap
 from planner.costs.price_table import with_overlap
 from planner.costs.pricing import Pricing, pricing_of
-from planner.layouts.layout_problem import layout_problem
+from planner.layouts.space.layout_problem import layout_problem
 from planner.plan.legal.plan_laws import violations
 from planner.plan.plan_file import Layout, Plan, Prices
 from planner.plan.tasks.expand import expand

@@ -6,7 +6,7 @@ from math import inf
 from planner.costs import DISPATCHES, MachineModel, machine_of
 from planner.costs.memory import allowed_bytes, device_accounting
 from planner.errors import InputError
-from planner.layouts.layout_fields import TrainingSetup, searched_overlap
+from planner.layouts.space.layout_fields import TrainingSetup, searched_overlap
 from planner.plan.node_storage import host_bytes
 from planner.specs.base import Ranks, with_fields
 from planner.specs.framework.knobs import Knobs

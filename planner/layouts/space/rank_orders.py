@@ -21,10 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.costs import dims_in_order
-from planner.layouts.layout_batches import LayoutIndices
-from planner.layouts.layout_fields import RANK_ORDERS
-from planner.layouts.layout_problem import LayoutProblem
-from planner.layouts.layout_space import LayoutSpace
+from planner.layouts.space.layout_batches import LayoutIndices
+from planner.layouts.space.layout_fields import RANK_ORDERS
+from planner.layouts.space.layout_problem import LayoutProblem
+from planner.layouts.space.layout_space import LayoutSpace
 from planner.plan.launchable.launch_refusals import launchable
 from planner.plan.launchable.launch_rules import RULES, trained_facts
 from planner.specs.base import with_fields

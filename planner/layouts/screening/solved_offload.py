@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from planner.costs import LargestOffload, LayoutColumns, columns_where, largest_offload, named_bytes
 from planner.costs.memory import OFFLOAD_STEPS, StageBytes
-from planner.layouts.layout_batches import column_batches
-from planner.layouts.layout_problem import LayoutProblem
-from planner.layouts.layout_space import LayoutSpace
-from planner.layouts.recomputed_layers import Floats, fullest_bytes, solved_recompute
+from planner.layouts.screening.recomputed_layers import Floats, fullest_bytes, solved_recompute
+from planner.layouts.space.layout_batches import column_batches
+from planner.layouts.space.layout_problem import LayoutProblem
+from planner.layouts.space.layout_space import LayoutSpace
 from planner.specs.layers import module_parts
 from planner.specs.parallelism import ZERO_BUBBLE, RecomputedPart, part_code, sets_of_parts
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.costs import DISPATCHES, LayoutColumns
-from planner.layouts.layout_fields import (
+from planner.layouts.space.layout_fields import (
     DISPATCH,
     EP_OVERLAP,
     RECOMPUTE,
@@ -20,7 +20,7 @@ from planner.layouts.layout_fields import (
     columns_for,
     layout_of,
 )
-from planner.layouts.layout_space import LayoutSpace
+from planner.layouts.space.layout_space import LayoutSpace
 from planner.specs.parallelism import RecomputedPart, part_code, parts_of
 
 LayoutIndices = NDArray[np.int64]  # indices of layouts of a space

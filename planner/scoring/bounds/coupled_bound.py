@@ -4,7 +4,7 @@ The area bound lets ranks work at full rate from start to end. But while a long 
 others run out of memory for tokens long before they run out of time, and what they cannot hold lengthens the other
 micro-batches. So all placements of the longest sequences are enumerated (in which micro-batch, on which shape, alone or
 together), and each case is bounded by a relaxation in which all other sequences are divisible
-(scoring/lagrangian_dual.py) and go to
+(scoring/bounds/lagrangian_dual.py) and go to
 
     leftover ranks       those of their micro-batch that the long sequences leave free, each at its cheapest area
     long groups          in seconds of that shape, as far as the tokens fit
@@ -22,7 +22,7 @@ from itertools import count
 import numpy as np
 
 from planner.costs import PackingProblem, PackingTable, packing_table
-from planner.scoring.lagrangian_dual import Destination, DivisibleSequences, Floats, relaxed_seconds
+from planner.scoring.bounds.lagrangian_dual import Destination, DivisibleSequences, Floats, relaxed_seconds
 
 COUNTS_DISTINGUISHED = 8  # numbers of micro-batches with a case each, from the smallest that holds the tokens
 CASES_BY_EFFORT = {0: 0, 1: 12, 2: 24, 3: 100, 4: 400}  # number of cases bounded, by effort

@@ -29,17 +29,23 @@ from planner.costs.step import (
     lines_of_stages,
     seconds_behind,
 )
-from planner.layouts.equivalent_window import with_equivalent_window
-from planner.layouts.launchable_layouts import with_ep_overlap
-from planner.layouts.layout_batches import LayoutIndices, column_batches
-from planner.layouts.layout_fields import SCHEDULE, SCHEDULES
-from planner.layouts.layout_problem import LayoutProblem
-from planner.layouts.layout_screening import Floats, fitted, recompute_is_open
-from planner.layouts.layout_space import LayoutSpace
-from planner.layouts.rank_orders import Mask, order_choices
-from planner.layouts.searched_parts import hidden_bytes, named_most, offloaded_most, searched_sets, taken_columns
-from planner.layouts.solved_optimizer_offload import offloads_moments, optimizer_offload_is_open
-from planner.layouts.space_bound import held_micro_batches, step_items
+from planner.layouts.bounds.equivalent_window import with_equivalent_window
+from planner.layouts.bounds.space_bound import held_micro_batches, step_items
+from planner.layouts.screening.layout_screening import Floats, fitted, recompute_is_open
+from planner.layouts.screening.searched_parts import (
+    hidden_bytes,
+    named_most,
+    offloaded_most,
+    searched_sets,
+    taken_columns,
+)
+from planner.layouts.screening.solved_optimizer_offload import offloads_moments, optimizer_offload_is_open
+from planner.layouts.space.launchable_layouts import with_ep_overlap
+from planner.layouts.space.layout_batches import LayoutIndices, column_batches
+from planner.layouts.space.layout_fields import SCHEDULE, SCHEDULES
+from planner.layouts.space.layout_problem import LayoutProblem
+from planner.layouts.space.layout_space import LayoutSpace
+from planner.layouts.space.rank_orders import Mask, order_choices
 from planner.specs.layers import kind_counts
 from planner.specs.parallelism import ZERO_BUBBLE, Recompute, parts_of, recompute_of
 from planner.units import MS

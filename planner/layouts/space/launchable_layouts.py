@@ -4,11 +4,11 @@ import numpy as np
 
 from planner.costs import DISPATCHES, seconds_by_dispatch
 from planner.errors import InputError
-from planner.layouts.layout_batches import columns_at
-from planner.layouts.layout_fields import DISPATCH, EP_OVERLAP, SOLVED_FIELDS
-from planner.layouts.layout_problem import LayoutProblem
-from planner.layouts.layout_space import LayoutSpace, layout_space
-from planner.layouts.rank_orders import ORDER_RULES, order_choices
+from planner.layouts.space.layout_batches import columns_at
+from planner.layouts.space.layout_fields import DISPATCH, EP_OVERLAP, SOLVED_FIELDS
+from planner.layouts.space.layout_problem import LayoutProblem
+from planner.layouts.space.layout_space import LayoutSpace, layout_space
+from planner.layouts.space.rank_orders import ORDER_RULES, order_choices
 from planner.plan.launchable.launch_refusals import launchable
 from planner.plan.launchable.launch_rules import RULES, trained_facts
 from planner.specs.base import with_fields
@@ -21,7 +21,7 @@ DISPATCH_RULES = tuple(rule for rule in RULES if rule.name.startswith("dispatch"
 
 def layouts_of(problem: LayoutProblem, fixed: Parallelism) -> LayoutSpace:
     """The layouts with the fixed fields that the job's framework can launch, of even stages. Raises InputError
-    where the job says the layers of stages: a search divides them itself (layouts/split_bound.py).
+    where the job says the layers of stages: a search divides them itself (layouts/bounds/split_bound.py).
     """
     trained = problem.trained
     if fixed.stages:

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from planner.costs import LayoutColumns, columns_where, host_update_seconds, recompute_seconds_by
 from planner.costs.memory import OFFLOAD_STEPS, StageBytes, layers_on_stage
-from planner.layouts.layout_problem import LayoutProblem
-from planner.layouts.recomputed_layers import Floats, fullest_bytes, of_stage, solved_recompute
+from planner.layouts.screening.recomputed_layers import Floats, fullest_bytes, of_stage, solved_recompute
+from planner.layouts.space.layout_problem import LayoutProblem
 from planner.specs.parallelism import recompute_of
 
 ROUNDING = 1e-6  # of a step of the share

@@ -10,9 +10,20 @@ from numpy.typing import NDArray
 from planner.costs import LayoutColumns, columns_where, joined_columns, layout_count
 from planner.costs.memory import OFFLOAD_STEPS, StageBytes, layers_on_stage, oom_chance, stages_bytes
 from planner.costs.step import StepSeconds, static_step_seconds
-from planner.layouts.launchable_layouts import with_ep_overlap
-from planner.layouts.layout_batches import column_batches
-from planner.layouts.layout_fields import (
+from planner.layouts.screening.recomputed_layers import fullest_bytes, offloaded_bytes, solved_recompute
+from planner.layouts.screening.solved_offload import (
+    host_room,
+    named_parts,
+    offload_is_open,
+    searched_offload,
+    with_offload,
+    with_offloaded_parts,
+)
+from planner.layouts.screening.solved_optimizer_offload import optimizer_offload_is_open, with_optimizer_offload
+from planner.layouts.screening.unequal_batches import micro_batch_counts, unequal_batches
+from planner.layouts.space.launchable_layouts import with_ep_overlap
+from planner.layouts.space.layout_batches import column_batches
+from planner.layouts.space.layout_fields import (
     EP_OVERLAP,
     FULL_LAYERS,
     OFFLOAD,
@@ -21,20 +32,9 @@ from planner.layouts.layout_fields import (
     SOLVED_FIELDS,
     columns_for,
 )
-from planner.layouts.layout_problem import LayoutProblem
-from planner.layouts.layout_space import LayoutSpace
-from planner.layouts.rank_orders import OrderChoice, order_choices, orders_of
-from planner.layouts.recomputed_layers import fullest_bytes, offloaded_bytes, solved_recompute
-from planner.layouts.solved_offload import (
-    host_room,
-    named_parts,
-    offload_is_open,
-    searched_offload,
-    with_offload,
-    with_offloaded_parts,
-)
-from planner.layouts.solved_optimizer_offload import optimizer_offload_is_open, with_optimizer_offload
-from planner.layouts.unequal_batches import micro_batch_counts, unequal_batches
+from planner.layouts.space.layout_problem import LayoutProblem
+from planner.layouts.space.layout_space import LayoutSpace
+from planner.layouts.space.rank_orders import OrderChoice, order_choices, orders_of
 from planner.plan.plan_file import Layout
 from planner.specs.layers import Module
 from planner.specs.parallelism import ZERO_BUBBLE

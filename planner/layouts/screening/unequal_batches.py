@@ -1,8 +1,8 @@
 """What unequal sequences add to a step of equal ones, by how they fall into replicas and micro-batches.
 
 A plan gives each item, longest first, to the least loaded replica and there to the least loaded micro-batch
-(layouts/longest_first.py). That is done here once for each number of replicas, of micro-batches and of sequences in
-one, with the seconds of an item on one rank; what other degrees weigh differently is left to simulation.
+(layouts/screening/longest_first.py). That is done here once for each number of replicas, of micro-batches and of
+sequences in one, with the seconds of an item on one rank; what other degrees weigh differently is left to simulation.
 """
 
 from functools import lru_cache
@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from planner.costs import LayoutColumns, MachineModel, distinct_values
 from planner.costs.step import item_seconds, one_rank
-from planner.layouts.layout_fields import TrainingSetup
-from planner.layouts.longest_first import assign_least_loaded
+from planner.layouts.screening.longest_first import assign_least_loaded
+from planner.layouts.space.layout_fields import TrainingSetup
 
 Floats = NDArray[np.float64]
 

@@ -4,7 +4,7 @@ What a stage keeps too much is a share δ of its activations. A set of parts fre
 all of a layer frees Φ for F seconds. So the layers that recompute a set, k of them in full, take
 c·(1 − k/L) + F·k/L in the mean, and k is the least with φ + (Φ − φ)·k/L ≥ δ: the quickest set is found by arithmetic,
 for every layout by itself, and a layout whose activations fit needs none. The frameworks' own sets are in the space
-already (layouts/layout_space.py), so each layout without recomputation gives at most one more.
+already (layouts/space/layout_space.py), so each layout without recomputation gives at most one more.
 """
 
 from collections.abc import Sequence
@@ -25,19 +25,19 @@ from planner.costs import (
     recompute_seconds_by,
 )
 from planner.costs.memory import OFFLOAD_STEPS, layers_on_stage, stages_bytes
-from planner.layouts.layout_batches import LayoutIndices, column_batches
-from planner.layouts.layout_fields import EP_OVERLAP, FULL_LAYERS, OFFLOADS, RECOMPUTE, SOLVED_FIELDS
-from planner.layouts.layout_problem import LayoutProblem
-from planner.layouts.layout_screening import (
+from planner.layouts.screening.layout_screening import (
     Floats,
     ScreenedLayouts,
     fullest_columns,
     recompute_is_open,
     screen,
 )
-from planner.layouts.layout_space import LayoutSpace
-from planner.layouts.recomputed_layers import of_stage
-from planner.layouts.solved_offload import offload_is_open, searched_offload
+from planner.layouts.screening.recomputed_layers import of_stage
+from planner.layouts.screening.solved_offload import offload_is_open, searched_offload
+from planner.layouts.space.layout_batches import LayoutIndices, column_batches
+from planner.layouts.space.layout_fields import EP_OVERLAP, FULL_LAYERS, OFFLOADS, RECOMPUTE, SOLVED_FIELDS
+from planner.layouts.space.layout_problem import LayoutProblem
+from planner.layouts.space.layout_space import LayoutSpace
 from planner.plan.launchable.launch_refusals import launchable
 from planner.plan.launchable.launch_rules import trained_facts
 from planner.specs.layers import kind_counts, module_parts

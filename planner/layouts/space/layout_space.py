@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.costs import DISPATCHES
-from planner.layouts.layout_fields import (
+from planner.layouts.space.layout_fields import (
     DISPATCH,
     EP_OVERLAP,
     RECOMPUTE,

@@ -16,7 +16,7 @@ from planner.layouts import (
 )
 from planner.plan.mesh.even_stages import has_even_stages
 from planner.plan.plan_file import Plan
-from planner.scoring.bounded_step import step_sizes
+from planner.scoring.bounds.bounded_step import step_sizes
 from planner.specs.base import with_fields
 from planner.specs.hardware.cluster import device_of_rank
 from planner.specs.parallelism import Parallelism

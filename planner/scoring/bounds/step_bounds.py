@@ -4,19 +4,19 @@ They hold for the declared degrees, token capacity and kind of synchronisation, 
 
 area      Within a micro-batch that lasts C, each rank works at most C − min β seconds beyond the constants, so over all
           micro-batches N·Σ(C − min β) ≥ Σ_i min_d d·w_d(s_i), and there are at least ⌈Σs/(N·cap)⌉ of them.
-streams   How many micro-batches each rank can run, where ranks synchronise once per step (scoring/stream_bound.py).
-coupled   While long sequences hold their ranks, the others run out of memory for tokens (scoring/coupled_bound.py).
-exact     The exact integer program (scoring/exact_grouping.py), for small problems.
+streams   How many micro-batches each rank can run, where ranks synchronise once per step (stream_bound.py).
+coupled   While long sequences hold their ranks, the others run out of memory for tokens (coupled_bound.py).
+exact     The exact integer program (exact_grouping.py), for small problems.
 order     What every order of a pipeline's passes has to wait for, in any sequence (orders/any_sequence_bound.py).
-exchange  The same for micro-batches whose gathers and reductions outlast their compute (scoring/exchange_bounds.py).
+exchange  The same for micro-batches whose gathers and reductions outlast their compute (exchange_bounds.py).
 tables    Added for embedding tables: the slowest rank is no quicker than the mean one (costs/tables/table_bound.py).
 
 busiest_rank  With the assignment given: no rank is done before it has run all its own work.
 
-space         Every static layout of the job's space at once (layouts/space_bound.py), found with the search alone; of
-              `best` every plan of every strategy whose plans the software can launch and that are not all static,
-              if that is less. Of several modules all of their layouts, ranks and assignments
-              (layouts/joint_bound.py); where every layout is fixed, all assignments.
+space         Every static layout of the job's space at once (layouts/bounds/space_bound.py), found with the search
+              alone; of `best` every plan of every strategy whose plans the software can launch and that are not all
+              static, if that is less. Of several modules all of their layouts, ranks and assignments
+              (layouts/bounds/joint_bound.py); where every layout is fixed, all assignments.
 
 `order` and `busiest_rank` bound every order of the same work; the others bound every plan of the job.
 """
@@ -27,11 +27,11 @@ from typing import NamedTuple
 from planner.costs import PackingProblem, Pricing, packing_table
 from planner.plan.plan_file import Plan
 from planner.plan.task import Task
-from planner.scoring.bounded_step import BoundedStep
-from planner.scoring.coupled_bound import coupled_seconds
-from planner.scoring.exact_grouping import small_enough, solve_grouping
-from planner.scoring.exchange_bounds import exchange_problem, step_exchange_seconds
-from planner.scoring.pipeline_passes import order_bound_seconds
+from planner.scoring.bounds.bounded_step import BoundedStep
+from planner.scoring.bounds.coupled_bound import coupled_seconds
+from planner.scoring.bounds.exact_grouping import small_enough, solve_grouping
+from planner.scoring.bounds.exchange_bounds import exchange_problem, step_exchange_seconds
+from planner.scoring.bounds.pipeline_passes import order_bound_seconds
 from planner.simulate import Timeline, whole_tasks
 
 SPACE = "space"

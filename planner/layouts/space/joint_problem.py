@@ -1,7 +1,7 @@
 """What a bound over plans of several modules is found from: a job's modules on ranks of one kind, and what it fixes.
 
 One module reads the others, itself or over each other, and feeds none: the samples are its items. A plan's `uses` give
-the problem (scoring/plan_space.py), so that whoever reads a plan finds its bound again.
+the problem (scoring/bounds/plan_space.py), so that whoever reads a plan finds its bound again.
 """
 
 from collections.abc import Mapping
@@ -11,8 +11,8 @@ from math import prod
 
 from planner.costs import Pricing, machine_of
 from planner.costs.memory import device_accounting
-from planner.layouts.layout_fields import TrainingSetup, searched_overlap
-from planner.layouts.layout_problem import LayoutProblem
+from planner.layouts.space.layout_fields import TrainingSetup, searched_overlap
+from planner.layouts.space.layout_problem import LayoutProblem
 from planner.plan.gradient_flow import EdgeEnds, GradientFlow, gradient_flows
 from planner.plan.plan_file import Layout, Prices
 from planner.plan.task import Phase, Task

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from planner.costs import DISPATCHES
-from planner.layouts.layout_fields import (
+from planner.layouts.space.layout_fields import (
     DISPATCH,
     EP_OVERLAP,
     FULL_LAYERS,
@@ -24,8 +24,8 @@ from planner.layouts.layout_fields import (
     SCHEDULE,
     SCHEDULES,
 )
-from planner.layouts.layout_problem import LayoutProblem
-from planner.layouts.layout_space import LayoutSpace
+from planner.layouts.space.layout_problem import LayoutProblem
+from planner.layouts.space.layout_space import LayoutSpace
 from planner.plan.descriptions import reorders_ranks
 from planner.plan.launchable.launch_rules import numbers_of
 from planner.plan.mesh.even_stages import has_even_stages

@@ -5,7 +5,7 @@ more pairs, since pairs per token grow ever more slowly with length; so a shorte
 """
 
 from planner.costs import WindowTerm
-from planner.layouts.layout_fields import TrainingSetup
+from planner.layouts.space.layout_fields import TrainingSetup
 from planner.specs.base import with_fields
 from planner.specs.layers import Module
 

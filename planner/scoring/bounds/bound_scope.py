@@ -5,7 +5,7 @@ wherever it was tried.
 from collections.abc import Iterator
 
 from planner.plan.plan_file import Plan
-from planner.scoring.bounds import SPACE
+from planner.scoring.bounds.step_bounds import SPACE
 from planner.specs.hardware.cluster import device_of_rank
 from planner.specs.parallelism import Parallelism
 from planner.units import listed

@@ -10,11 +10,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.layouts.launchable_layouts import layouts_of
-from planner.layouts.layout_problem import LayoutProblem
-from planner.layouts.layout_screening import screen
-from planner.layouts.layout_space import LayoutSpace, layout_at
-from planner.layouts.searched_parts import with_searched_parts
+from planner.layouts.screening.layout_screening import screen
+from planner.layouts.screening.searched_parts import with_searched_parts
+from planner.layouts.space.launchable_layouts import layouts_of
+from planner.layouts.space.layout_problem import LayoutProblem
+from planner.layouts.space.layout_space import LayoutSpace, layout_at
 from planner.plan.plan_file import Layout
 from planner.specs.parallelism import Parallelism
 

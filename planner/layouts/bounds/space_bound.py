@@ -6,8 +6,8 @@ space if its fullest stage exceeds what a rank may hold, however many layers it 
 hides; of unequal sequences, with one micro-batch in flight, of the mean tokens or of the longest sequence alone. Of the
 orders that its ranks may have, the one with the least bound counts. Where parts of layers are searched, the bound of a
 layout without recomputation is one of the same layout with any parts and layers. Where moments of the optimizer may be
-in host memory, it is also one with any share of them there (layouts/optimizer_offload_bound.py). The bound over the
-space is the least over all others. It says nothing of layouts that are not in the space, nor of modules priced by
+in host memory, it is also one with any share of them there (layouts/bounds/optimizer_offload_bound.py). The bound over
+the space is the least over all others. It says nothing of layouts that are not in the space, nor of modules priced by
 fits.
 """
 
@@ -19,18 +19,18 @@ import numpy as np
 
 from planner.costs import LayoutColumns, columns_where
 from planner.costs.step import StepItems, least_busy_seconds, least_step_seconds
-from planner.layouts.equivalent_window import with_equivalent_window
-from planner.layouts.launchable_layouts import with_ep_overlap
-from planner.layouts.layout_batches import LayoutIndices, column_batches
-from planner.layouts.layout_fields import TrainingSetup
-from planner.layouts.layout_problem import LayoutProblem
-from planner.layouts.layout_screening import Floats, loses_overlap, with_memory
-from planner.layouts.layout_space import LayoutSpace
-from planner.layouts.optimizer_offload_bound import with_least_optimizer_offload
-from planner.layouts.rank_orders import OrderChoice, order_choices, orders_of
-from planner.layouts.searched_parts import least_recompute, searched_sets
-from planner.layouts.solved_optimizer_offload import optimizer_offload_is_open
-from planner.layouts.unequal_batches import micro_batch_counts
+from planner.layouts.bounds.equivalent_window import with_equivalent_window
+from planner.layouts.bounds.optimizer_offload_bound import with_least_optimizer_offload
+from planner.layouts.screening.layout_screening import Floats, loses_overlap, with_memory
+from planner.layouts.screening.searched_parts import least_recompute, searched_sets
+from planner.layouts.screening.solved_optimizer_offload import optimizer_offload_is_open
+from planner.layouts.screening.unequal_batches import micro_batch_counts
+from planner.layouts.space.launchable_layouts import with_ep_overlap
+from planner.layouts.space.layout_batches import LayoutIndices, column_batches
+from planner.layouts.space.layout_fields import TrainingSetup
+from planner.layouts.space.layout_problem import LayoutProblem
+from planner.layouts.space.layout_space import LayoutSpace
+from planner.layouts.space.rank_orders import OrderChoice, order_choices, orders_of
 from planner.specs.base import with_fields
 from planner.specs.parallelism import ZERO_BUBBLE
 

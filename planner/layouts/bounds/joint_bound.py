@@ -33,17 +33,17 @@ import numpy as np
 
 from planner.costs import LayoutColumns, MachineModel, columns_where, joined_by_kind, parameter_update_seconds
 from planner.costs.step import least_busy_seconds, least_path_seconds
-from planner.layouts.equivalent_window import with_equivalent_window
-from planner.layouts.joint_problem import JointProblem
-from planner.layouts.launchable_layouts import layouts_of
-from planner.layouts.layout_batches import column_batches
-from planner.layouts.layout_fields import TrainingSetup
-from planner.layouts.layout_problem import LayoutProblem
-from planner.layouts.layout_screening import Floats
-from planner.layouts.layout_space import LayoutSpace
-from planner.layouts.rank_orders import order_choices
-from planner.layouts.searched_parts import taken_columns
-from planner.layouts.space_bound import least_seconds_of
+from planner.layouts.bounds.equivalent_window import with_equivalent_window
+from planner.layouts.bounds.space_bound import least_seconds_of
+from planner.layouts.screening.layout_screening import Floats
+from planner.layouts.screening.searched_parts import taken_columns
+from planner.layouts.space.joint_problem import JointProblem
+from planner.layouts.space.launchable_layouts import layouts_of
+from planner.layouts.space.layout_batches import column_batches
+from planner.layouts.space.layout_fields import TrainingSetup
+from planner.layouts.space.layout_problem import LayoutProblem
+from planner.layouts.space.layout_space import LayoutSpace
+from planner.layouts.space.rank_orders import order_choices
 from planner.specs.base import with_fields
 from planner.units import MS
 

@@ -15,7 +15,7 @@ from planner.plan.mesh.synchronisation import sync_of
 from planner.plan.plan_file import Plan, Step, assignments
 from planner.plan.schedules import FORWARD_ONLY
 from planner.plan.task import Task
-from planner.scoring.stream_bound import stream_seconds
+from planner.scoring.bounds.stream_bound import stream_seconds
 from planner.simulate import Timeline
 from planner.specs.sequence_sharding import SequenceSplit
 

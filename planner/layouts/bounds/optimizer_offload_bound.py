@@ -4,8 +4,8 @@ With moments there, less has to be recomputed. Let a layout recompute a set of p
 offload a share r. What a stage holds falls in straight lines with k and r, and the seconds rise so, M·L·c of
 recomputation and H·r of the update. So the least is at an end: the least r, which the optimizer's step needs or all
 layers in full leave; or the most that is of use, with as few layers in full as then fit. With r = 0 it is the bound of
-the layout without (layouts/space_bound.py). Whole layers and steps of r, and what recomputation adds to fill and drain,
-only raise it. Of unequal sequences r alone counts, the least with which the longest fits.
+the layout without (layouts/bounds/space_bound.py). Whole layers and steps of r, and what recomputation adds to fill and
+drain, only raise it. Of unequal sequences r alone counts, the least with which the longest fits.
 """
 
 from collections.abc import Sequence
@@ -16,11 +16,11 @@ import numpy as np
 
 from planner.costs import LayoutColumns, host_update_seconds
 from planner.costs.memory import StageBytes, stages_bytes
-from planner.layouts.layout_problem import LayoutProblem
-from planner.layouts.layout_screening import Floats, recompute_is_open
-from planner.layouts.recomputed_layers import of_stage
-from planner.layouts.searched_parts import PricedSet, offloaded_most, priced_sets, searched_sets
-from planner.layouts.solved_optimizer_offload import offloads_moments
+from planner.layouts.screening.layout_screening import Floats, recompute_is_open
+from planner.layouts.screening.recomputed_layers import of_stage
+from planner.layouts.screening.searched_parts import PricedSet, offloaded_most, priced_sets, searched_sets
+from planner.layouts.screening.solved_optimizer_offload import offloads_moments
+from planner.layouts.space.layout_problem import LayoutProblem
 from planner.specs.layers import kind_counts
 from planner.specs.parallelism import Recompute, recompute_of
 

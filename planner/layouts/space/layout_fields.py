@@ -6,17 +6,16 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import permutations
+from itertools import permutations, zip_longest
 from typing import Any, get_args
 
 from planner.costs import DISPATCHES, LayoutColumns, PipelineBatch, columns_of
 from planner.costs.memory import OFFLOAD_STEPS
-from planner.layouts.recomputed_layers import recompute_ranges
 from planner.plan.descriptions import flow_text
 from planner.plan.launchable.launch_rules import CODED_FIELDS
 from planner.plan.mesh.even_stages import even_stages
 from planner.plan.plan_file import Layout
-from planner.specs.base import Ranks, with_fields
+from planner.specs.base import Layers, Ranks, with_fields
 from planner.specs.framework.knobs import Knobs
 from planner.specs.layers import Module
 from planner.specs.parallelism import (
@@ -25,6 +24,7 @@ from planner.specs.parallelism import (
     Dtype,
     OverlappedKind,
     Parallelism,
+    Recompute,
     Schedule,
     decided_fields,
     parts_of,
@@ -126,6 +126,24 @@ def layout_of(trained: TrainingSetup, numbers: Mapping[str, int]) -> Layout:
         return layout
     ranges = recompute_ranges(layout, trained.module.layers, chosen["recompute"], full_layers)
     return with_fields(layout, recompute=ranges)
+
+
+def recompute_ranges(
+    layout: Layout, layers: int, base: Recompute, count: int, most: Recompute = "full"
+) -> Recompute | dict[str | int, Recompute]:
+    """The recomputation of a layout whose pipeline ranks recompute `count` layers as `most` says, in full, the first
+    ones of their chunks, and the others as `base`, as a plan writes it.
+    """
+    every = [layout.stages[rank :: layout.pp] for rank in range(layout.pp)] if layout.stages else [(range(layers),)]
+    own = [[layer for each in zip_longest(*chunks) for layer in each if layer is not None] for chunks in every]
+    if not count or base == most:
+        return base
+    if all(len(each) <= count for each in own):
+        return most
+    full = sorted(layer for each in own for layer in each[:count])
+    rest = sorted({*range(layers)} - {*full})
+    found: dict[str | int, Recompute] = {Layers(full).to_file(): most}
+    return {**found, Layers(rest).to_file(): base} if base != "none" else found
 
 
 def searched_overlap(fixed: Parallelism, knobs: Knobs) -> tuple[OverlappedKind, ...]:

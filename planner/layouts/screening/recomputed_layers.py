@@ -6,17 +6,13 @@ layouts at once. Every pipeline rank recomputes as many, spread over its chunks.
 """
 
 from collections.abc import Sequence
-from itertools import zip_longest
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.costs.memory import StageBytes
-from planner.plan.plan_file import Layout
-from planner.specs.base import Layers
 from planner.specs.framework.memory_coefficients import MemoryCoefficients
-from planner.specs.parallelism import Recompute
 
 Floats = NDArray[np.float64]
 Number = Any  # a float, or an array (layouts,) of them
@@ -80,21 +76,3 @@ def offloaded_bytes(
         own = moved * stage.offloadable(share[stage.layouts]) + moments * stage.moments
         most[stage.layouts] = np.maximum(most[stage.layouts], own)
     return most
-
-
-def recompute_ranges(
-    layout: Layout, layers: int, base: Recompute, count: int, most: Recompute = "full"
-) -> Recompute | dict[str | int, Recompute]:
-    """The recomputation of a layout whose pipeline ranks recompute `count` layers as `most` says, in full, the first
-    ones of their chunks, and the others as `base`, as a plan writes it.
-    """
-    every = [layout.stages[rank :: layout.pp] for rank in range(layout.pp)] if layout.stages else [(range(layers),)]
-    own = [[layer for each in zip_longest(*chunks) for layer in each if layer is not None] for chunks in every]
-    if not count or base == most:
-        return base
-    if all(len(each) <= count for each in own):
-        return most
-    full = sorted(layer for each in own for layer in each[:count])
-    rest = sorted({*range(layers)} - {*full})
-    found: dict[str | int, Recompute] = {Layers(full).to_file(): most}
-    return {**found, Layers(rest).to_file(): base} if base != "none" else found

@@ -13,9 +13,18 @@ from typing import NamedTuple
 import numpy as np
 
 from planner.costs import dims_in_order
-from planner.layouts.launchable_layouts import with_ep_overlap
-from planner.layouts.layout_batches import column_batches
-from planner.layouts.layout_fields import (
+from planner.layouts.bounds.split_bound import Division, LeastDivided
+from planner.layouts.screening.layout_screening import (
+    ScreenedLayouts,
+    fitted,
+    fullest_columns,
+    seconds_of,
+    solved_numbers,
+    stages_of,
+)
+from planner.layouts.space.launchable_layouts import with_ep_overlap
+from planner.layouts.space.layout_batches import column_batches
+from planner.layouts.space.layout_fields import (
     DISPATCH,
     FULL_LAYERS,
     RANK_ORDER,
@@ -27,18 +36,9 @@ from planner.layouts.layout_fields import (
     SEARCHED_FIELDS,
     layout_of,
 )
-from planner.layouts.layout_problem import LayoutProblem
-from planner.layouts.layout_screening import (
-    ScreenedLayouts,
-    fitted,
-    fullest_columns,
-    seconds_of,
-    solved_numbers,
-    stages_of,
-)
-from planner.layouts.plainness import usual_zero
-from planner.layouts.rank_orders import possible_orders
-from planner.layouts.split_bound import Division, LeastDivided
+from planner.layouts.space.layout_problem import LayoutProblem
+from planner.layouts.space.plainness import usual_zero
+from planner.layouts.space.rank_orders import possible_orders
 from planner.plan.launchable.launch_refusals import launchable
 from planner.plan.launchable.launch_rules import trained_facts
 from planner.plan.mesh.even_stages import even_stages
