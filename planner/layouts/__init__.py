@@ -36,6 +36,7 @@ from planner.layouts.space.layout_problem import (
     LayoutProblem,
     fixed_fields,
     layout_problem,
+    priced_problem,
     with_fixed_fields,
 )
 from planner.layouts.space.layout_space import LayoutSpace, layout_at
@@ -85,6 +86,7 @@ __all__ = [
     "layouts_of",
     "least_divided",
     "most_conventional",
+    "priced_problem",
     "quickest_cell",
     "rank_counts",
     "recompute_ranges",

@@ -9,23 +9,22 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 
-from planner.costs import Pricing, machine_of
-from planner.costs.memory import device_accounting
+from planner.costs import Pricing
 from planner.layouts.space.layout_fields import TrainingSetup, searched_overlap
-from planner.layouts.space.layout_problem import LayoutProblem
+from planner.layouts.space.layout_problem import LayoutProblem, priced_problem
 from planner.plan.gradient_flow import EdgeEnds, GradientFlow, gradient_flows
 from planner.plan.plan_file import Layout, Prices
 from planner.plan.task import Phase, Task
 from planner.specs.base import Layers, Ranks, with_fields
 from planner.specs.framework.knobs import Knobs
-from planner.specs.hardware.cluster import Cluster, device_of_rank
+from planner.specs.hardware.cluster import Cluster
 from planner.specs.hardware.profile import Device
 from planner.specs.inputs import Inputs
 from planner.specs.job import Limits
 from planner.specs.layers import Module
 from planner.specs.parallelism import MESH_DIMS, Parallelism, decided_fields
 from planner.specs.trained_parameters import trained_parameters
-from planner.specs.workload.items import UNITS_PER_TOKEN, Size, part_lengths
+from planner.specs.workload.items import Size, part_lengths
 from planner.specs.workload.length_sources import Repeated
 
 # Fields of a layout that passes depend on, besides its degrees.
@@ -71,26 +70,15 @@ class JointProblem:
         return bool(self.limits.inputs_per_rank) or (self.limits.tokens_per_rank is not None and not several)
 
     @cached_property
-    def pack_tokens(self) -> int | None:
-        """Tokens of the samples' module that a rank may hold in one micro-batch, where samples are packed."""
-        units = UNITS_PER_TOKEN[self.models[self.module].input_unit]
-        return self.limits.inputs_of(self.module, units) if self.packs else None
-
-    @cached_property
     def own(self) -> LayoutProblem:
         """The layouts of the samples' module on all ranks."""
-        kind, name = device_of_rank(self.cluster, 0), self.module
-        device, fixed = self.devices[kind], with_fields(self.fixed[name], ranks=None)
-        fixed = with_fields(fixed, micro_batch=None) if self.packs else fixed
-        trained = TrainingSetup(
-            self.models[name], self.cluster.size, self.parts(name), fixed, True, searched_overlap(fixed, self.knobs)
-        )
-        accounting = device_accounting(device, self.prices.accounting)
-        timing = self.prices.timing
+        name, prices = self.module, self.prices
+        fixed = with_fields(self.fixed[name], ranks=None, **({"micro_batch": None} if self.packs else {}))
         if not self.flows[name].trains():  # nothing of it is updated
-            timing = with_fields(timing, step_ms=0.0)
-        machine = machine_of(self.cluster, device, self.prices.rates.get(kind), timing, accounting)
-        return LayoutProblem(trained, machine, accounting, self.limits, self.knobs)
+            prices = with_fields(prices, timing=with_fields(prices.timing, step_ms=0.0))
+        overlap = searched_overlap(fixed, self.knobs)
+        trained = TrainingSetup(self.models[name], self.cluster.size, self.parts(name), fixed, True, overlap)
+        return priced_problem(trained, self.cluster, self.devices, prices, self.limits, self.knobs)
 
     def on_ranks(self, count: int) -> LayoutProblem:
         """The layouts of the samples' module on so many ranks."""

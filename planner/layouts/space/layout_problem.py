@@ -1,5 +1,6 @@
 """What a search of static layouts is given: a job's module on ranks of one kind, its memory, and what it fixes."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import inf
 
@@ -8,10 +9,12 @@ from planner.costs.memory import allowed_bytes, device_accounting
 from planner.errors import InputError
 from planner.layouts.space.layout_fields import TrainingSetup, searched_overlap
 from planner.plan.node_storage import host_bytes
+from planner.plan.plan_file import Prices
 from planner.specs.base import Ranks, with_fields
 from planner.specs.framework.knobs import Knobs
 from planner.specs.framework.memory_coefficients import MemoryCoefficients
-from planner.specs.hardware.cluster import entry_of_kind
+from planner.specs.hardware.cluster import Cluster, device_of_rank, entry_of_kind
+from planner.specs.hardware.profile import Device
 from planner.specs.inputs import Inputs
 from planner.specs.job import Limits
 from planner.specs.parallelism import Dispatch, Parallelism
@@ -68,6 +71,21 @@ def layout_problem(inputs: Inputs) -> LayoutProblem:
     by_rates = fits is None and not inputs.profile.collectives
     problem = LayoutProblem(trained, machine, accounting, inputs.job.limits, inputs.software.knobs, by_rates)
     return replace(problem, host_bytes=host_bytes(inputs.cluster, inputs.devices, 0) / inputs.cluster.ranks[0].per_node)
+
+
+def priced_problem(
+    trained: TrainingSetup,
+    cluster: Cluster,
+    devices: Mapping[str, Device],
+    prices: Prices,
+    limits: Limits,
+    knobs: Knobs,
+) -> LayoutProblem:
+    """The problem of a module on ranks of a cluster's first kind, as a plan's prices have it."""
+    kind = device_of_rank(cluster, 0)
+    accounting = device_accounting(devices[kind], prices.accounting)
+    machine = machine_of(cluster, devices[kind], prices.rates.get(kind), prices.timing, accounting)
+    return LayoutProblem(trained, machine, accounting, limits, knobs)
 
 
 def fixed_fields(inputs: Inputs) -> Parallelism:

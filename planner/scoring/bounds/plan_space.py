@@ -1,15 +1,13 @@
 """The bound over the space of layouts that a plan was chosen from, found again from the plan alone."""
 
-from planner.costs import machine_of
-from planner.costs.memory import device_accounting
 from planner.layouts import (
     JointProblem,
-    LayoutProblem,
     TrainingSetup,
     joint_bound,
     layout_bounds,
     layouts_of,
     least_divided,
+    priced_problem,
     rank_counts,
     searched_overlap,
     space_bound,
@@ -18,7 +16,6 @@ from planner.plan.mesh.even_stages import has_even_stages
 from planner.plan.plan_file import Plan
 from planner.scoring.bounds.bounded_step import step_sizes
 from planner.specs.base import with_fields
-from planner.specs.hardware.cluster import device_of_rank
 from planner.specs.parallelism import Parallelism
 
 
@@ -36,14 +33,10 @@ def plan_space_seconds(plan: Plan) -> float:
 def space_seconds_on(plan: Plan, name: str, count: int) -> float:
     """Seconds that no layout of the only module on so many ranks can beat."""
     uses = plan.uses
-    kind = device_of_rank(uses.cluster, 0)
-    device, fixed = uses.devices[kind], with_fields(uses.fix.layouts.get(name, Parallelism()), ranks=None)
-    sizes = tuple(step_sizes(plan, 0, name).values())
-    overlap = searched_overlap(fixed, uses.software.knobs)
+    fixed = with_fields(uses.fix.layouts.get(name, Parallelism()), ranks=None)
+    sizes, overlap = tuple(step_sizes(plan, 0, name).values()), searched_overlap(fixed, uses.software.knobs)
     trained = TrainingSetup(uses.models[name], count, sizes, fixed, overlap=overlap)
-    accounting = device_accounting(device, uses.prices.accounting)
-    machine = machine_of(uses.cluster, device, uses.prices.rates.get(kind), uses.prices.timing, accounting)
-    problem = LayoutProblem(trained, machine, accounting, uses.limits, uses.software.knobs)
+    problem = priced_problem(trained, uses.cluster, uses.devices, uses.prices, uses.limits, uses.software.knobs)
     found = layouts_of(problem, trained.fixed)
     return least_divided(problem, found, space_bound(problem, layout_bounds(problem, found)).seconds).seconds
 
