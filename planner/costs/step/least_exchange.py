@@ -11,14 +11,11 @@ the first, and those behind the last forward. The smallest chunk's count for all
 each, beside c seconds of compute each and a constant p, max(x, ℓ·x − w·(c·ℓ + p)·(1 − 1/ℓ)) is exposed, which does not
 fall in ℓ: where the second term is larger, x ≥ w·(c + p/ℓ), and its slope x − w·c − w·p/ℓ² is no less than 0.
 
-And whatever the schedule, no two collectives of a rank run at once, so that a step takes at least all of them.
-
 Where micro-batches are unequal, a collective hides behind the longest pass of any replica: none counts in turn, and of
 those once a step only what has no compute beside it, one layer of ℓ.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -44,19 +41,12 @@ ANY_LENGTH = 1e30  # seconds of compute that hide all that can be hidden
 ROUNDING = 1e-9  # of a micro-batch
 
 
-class GatheredSeconds(NamedTuple):
-    """Seconds of ZeRO-3's collectives on the last pipeline rank: what they add to its passes, and all of them."""
-
-    in_turn: Number
-    every: Number
-
-
-def gathered_seconds(module: Module, at: LayoutColumns, equal: bool, machine: MachineModel) -> GatheredSeconds:
-    """Seconds of ZeRO-3's collectives of a step on the last pipeline rank, (layouts,); 0 below ZeRO-3, and where
-    micro-batches are not equal.
+def gathered_seconds(module: Module, at: LayoutColumns, equal: bool, machine: MachineModel) -> Number:
+    """Seconds that ZeRO-3's collectives of a step add to the passes of the last pipeline rank, (layouts,); 0 below
+    ZeRO-3, and where micro-batches are not equal.
     """
     if not equal or not np.any(np.asarray(at.zero) >= 3):
-        return GatheredSeconds(0.0, 0.0)
+        return 0.0
     whole = on_distinct(at, exchange_fields(at), lambda some: stage_exchange(module, some, machine))
     alone = at.micro_batches * in_turn_seconds(module, at, machine, whole, module.layers)
     smallest = np.maximum(1.0, np.floor(module.layers / (at.pp * at.vpp)))
@@ -65,9 +55,7 @@ def gathered_seconds(module: Module, at: LayoutColumns, equal: bool, machine: Ma
     count = np.floor(at.micro_batches + ROUNDING) * at.vpp * (not machine.accounting.keeps_gathered)
     warm_up = np.where(np.asarray(at.vpp) > 1, (at.vpp - 1.0) * at.pp, 0.0)
     turns = np.maximum(0.0, count - warm_up - 1.0) * (at.schedule in ("1f1b", "interleaved"))
-    staged, sharded = np.asarray(at.pp) > 1, np.asarray(at.zero) >= 3
-    in_turn, every = np.where(staged, turns * pair, alone), np.where(staged, count * pair, alone)
-    return GatheredSeconds(np.where(sharded, in_turn, 0.0), np.where(sharded, every, 0.0))
+    return np.where(np.asarray(at.zero) >= 3, np.where(np.asarray(at.pp) > 1, turns * pair, alone), 0.0)
 
 
 def chunk_exchange(module: Module, at: LayoutColumns, machine: MachineModel) -> ReplicaExchange:

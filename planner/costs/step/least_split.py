@@ -81,14 +81,9 @@ def lines_of_stages(module: Module, items: StepItems, machine: MachineModel) -> 
         constant = np.where(plain, alone, constant)
         each = np.where(plain, (at.micro_batches - 1.0) * t - hidden * layer.forward.seconds, each)
     if items.equal and np.any(np.asarray(at.zero) >= 3) and not machine.accounting.keeps_gathered:
-        plain = (vpp == 1) & (at.schedule == "1f1b")
-        every = gathered_in_turn(module, at, machine, layer, at.micro_batches + 0.0 * pp)
-        longer = ~plain & (every.each > each)  # no two collectives of a rank run at once, whatever runs beside them
         turns = steady_turns(at, pp - 1.0 - rank) * (at.schedule == "1f1b")
         some = gathered_in_turn(module, at, machine, layer, turns)
-        constant = np.where(longer, np.minimum(constant, every.constant), constant + some.constant)
-        each = np.where(longer, every.each, each + some.each)
-        before = np.where(longer.any(axis=0), 0.0, before)
+        constant, each = constant + some.constant, each + some.each
     return LinesOfStages(constant, before, np.maximum(each, LEAST_EACH))
 
 

@@ -15,8 +15,8 @@ exchange  What the first stage's replicas exchange once a step, and its update, 
           backward. So much compute as its own may hide the exchange.
 
 Under ZeRO-3 each micro-batch's parameters are gathered and its gradients reduced (costs/step/least_exchange.py), which
-adds to W. Where weight gradients run whenever a stage waits (zero bubble), the drain does not count,
-and of what follows, each rank has that of its own layers at least.
+adds to W. Where weight gradients run whenever a stage waits (zero bubble), the drain does not count, and what follows
+only on the first rank's own passes.
 """
 
 from dataclasses import replace
@@ -84,14 +84,14 @@ def least_step_seconds(module: Module, items: StepItems, machine: MachineModel) 
     at = items.mean
     pause, head = machine.timing.micro_batch_ms * MS, head_seconds(module, at, machine).seconds
     gathered = gathered_seconds(module, at, items.equal, machine)
-    busy = gathered.every
+    busy: Number = 0.0
     for back in range(min(LAST_RANKS, int(np.max(at.pp)))):
         layers = on_distinct(at, CHUNK_FIELDS, partial(rank_layers, module, back))
         share = np.minimum(1.0, layers.recomputed(at) / np.maximum(1.0, layers.held))
         layer = least_layer_seconds(module, replace(at, full_recompute=share), machine)
         work = at.micro_batches * (layer.seconds * layers.held + (head if back == 0 else 0.0) + 2.0 * pause)
         if back == 0:
-            work = work + gathered.in_turn
+            work = work + gathered
         busy = np.maximum(busy, work + around_rank_seconds(module, items, machine, layers, back))
     behind = behind_first_rank(module, at, items.equal, machine, np.maximum(1.0, layers.on_first))
     if at.schedule in ZERO_BUBBLE:  # other ranks may end behind the first
