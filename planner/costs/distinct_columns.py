@@ -91,9 +91,9 @@ def distinct_columns(at: LayoutColumns, names: tuple[str, ...]) -> tuple[LayoutC
     return replace(at, **few, alike={}), place
 
 
-def columns_where(at: LayoutColumns, some: NDArray[np.bool_]) -> LayoutColumns:
-    """The layouts for which this is true."""
-    if some.all():
+def columns_where(at: LayoutColumns, some: NDArray[Any]) -> LayoutColumns:
+    """The layouts for which this is true, or those at these places."""
+    if some.dtype == np.bool_ and some.all():
         return at
     own = {name: column[some] for name in NUMERIC_FIELDS if np.ndim(column := getattr(at, name))}
     return replace(at, **own, alike={})

@@ -2,9 +2,9 @@
 
 from planner.layouts.bounds.divided_layouts import DividedLayout, divided_layouts, spread_otherwise
 from planner.layouts.bounds.joint_bound import joint_bound
-from planner.layouts.bounds.space_bound import LayoutBounds, SpaceBound, layout_bounds, space_bound
+from planner.layouts.bounds.space_bound import LayoutBounds, layout_bounds, space_bound
 from planner.layouts.bounds.split_bound import divisions_near, least_divided
-from planner.layouts.screening.cells import Cell, quickest_cell
+from planner.layouts.screening.cells import quickest_cell
 from planner.layouts.screening.layout_screening import (
     Floats,
     ScreenedLayouts,
@@ -37,7 +37,6 @@ from planner.layouts.space.layout_problem import (
     fixed_fields,
     layout_problem,
     priced_problem,
-    with_fixed_fields,
 )
 from planner.layouts.space.layout_space import LayoutSpace, layout_at
 from planner.layouts.space.plainness import (
@@ -58,7 +57,6 @@ __all__ = [
     "SCHEDULE",
     "SEARCHED_FIELDS",
     "UNUSUAL",
-    "Cell",
     "DividedLayout",
     "Floats",
     "JointProblem",
@@ -67,7 +65,6 @@ __all__ = [
     "LayoutProblem",
     "LayoutSpace",
     "ScreenedLayouts",
-    "SpaceBound",
     "TrainingSetup",
     "anything_fits",
     "assign_least_loaded",
@@ -99,7 +96,6 @@ __all__ = [
     "table_points",
     "unbounded_jointly",
     "usual_zero",
-    "with_fixed_fields",
     "with_joint_fields",
     "with_searched_parts",
     "with_usual_solutions",

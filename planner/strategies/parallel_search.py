@@ -38,7 +38,7 @@ from planner.layouts import (
     rank_counts,
     screen,
     space_bound,
-    with_fixed_fields,
+    with_joint_fields,
     with_searched_parts,
 )
 from planner.plan.descriptions import placed_layout
@@ -83,7 +83,7 @@ def supports(inputs: Inputs) -> str | None:
 
 def plan(inputs: Inputs, base: Plan | None) -> Plan:
     """The best layout found. Raises Infeasible, naming the binding limit."""
-    inputs, refused = with_fixed_fields(inputs), list[Infeasible]()
+    inputs, refused = with_joint_fields(inputs), list[Infeasible]()
     whole, found = layout_problem(inputs), list[Plan]()
     for count in rank_counts(inputs.cluster.size, inputs.fixed_parallelism):
         if found and least_work(found[0]) / count >= min(bounded_value(each.outcome) for each in found):

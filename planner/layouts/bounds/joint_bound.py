@@ -33,10 +33,8 @@ import numpy as np
 
 from planner.costs import LayoutColumns, MachineModel, columns_where, joined_by_kind, parameter_update_seconds
 from planner.costs.step import least_busy_seconds, least_path_seconds
-from planner.layouts.bounds.equivalent_window import with_equivalent_window
-from planner.layouts.bounds.space_bound import least_seconds_of
+from planner.layouts.bounds.space_bound import least_seconds_of, module_in_bounds
 from planner.layouts.screening.layout_screening import Floats
-from planner.layouts.screening.searched_parts import taken_columns
 from planner.layouts.space.joint_problem import JointProblem
 from planner.layouts.space.launchable_layouts import layouts_of
 from planner.layouts.space.layout_batches import column_batches
@@ -124,14 +122,14 @@ def least_of(problem: JointProblem, at: LayoutColumns, others: OtherWork, least:
     """The least bound of these layouts of the samples' module that is below `least`, else this."""
     own, share = problem.own, np.asarray(at.ranks / others.ranks) + np.zeros(np.shape(at.tp))
     mean = in_few_micro_batches(own.trained, at) if problem.packs else at
-    alone = np.asarray(least_busy_seconds(with_equivalent_window(own.trained), mean, own.machine))
+    alone = np.asarray(least_busy_seconds(module_in_bounds(own.trained), mean, own.machine))
     seconds = others.least_seconds(alone, share * alone)
     for part in np.split(np.argsort(seconds, kind="stable"), FIRST):
         part = part[seconds[part] < least]
         if len(part):
-            step = np.maximum(alone[part], path_seconds(own, taken_columns(at, part)))
+            step = np.maximum(alone[part], path_seconds(own, columns_where(at, part)))
             if not problem.uneven:
-                step = np.maximum(step, least_seconds_of(own, taken_columns(mean, part)))
+                step = np.maximum(step, least_seconds_of(own, columns_where(mean, part)))
             least = min(least, float(others.least_seconds(step, share[part] * alone[part]).min()))
     return least
 
@@ -180,7 +178,7 @@ def path_seconds(own: LayoutProblem, at: LayoutColumns) -> Floats:
     mean = replace(at, micro_batch=fewest_samples(trained, at), alike={})
     each = (
         least_path_seconds(trained.module, longest, machine),
-        least_path_seconds(with_equivalent_window(trained), mean, machine),
+        least_path_seconds(module_in_bounds(trained), mean, machine),
     )
     return np.asarray(np.maximum(*each))
 

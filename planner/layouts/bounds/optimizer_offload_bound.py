@@ -34,21 +34,19 @@ class SetShares(NamedTuple):
 
 
 def with_least_optimizer_offload(
-    problem: LayoutProblem, at: LayoutColumns, held: tuple[LayoutColumns, ...]
+    problem: LayoutProblem, at: LayoutColumns, held: LayoutColumns
 ) -> tuple[LayoutColumns, Floats]:
     """The layouts, with the least share of moments that they offload if they offload any; and seconds that their steps
     take at least beyond steps with this share and no recomputation, infinite where all moments are too little. `held`:
-    the layouts with micro-batches that memory has to hold.
+    the layouts with a micro-batch that memory has to hold.
     """
     sets, able = tried_sets(problem, at), offloads_moments(problem, at)
-    found = [shares_of_sets(problem, at, some, sets) for some in held]
-    least = np.max([np.min([each.least for each in shares], axis=0) for shares in found], axis=0)
-    asked = (least > 0.0) | (np.max([shares[0].nothing_full for shares in found], axis=0) > 0.0)
+    shares = shares_of_sets(problem, at, held, sets)
+    least = np.min([each.least for each in shares], axis=0)
+    asked = (least > 0.0) | (shares[0].nothing_full > 0.0)
     possible = able & (least <= 1.0) & asked
     least = np.where(possible, np.maximum(0.0, least), 1.0)
-    beyond = (
-        least_beyond(problem, at, sets, found[0], least) if problem.trained.equal_lengths else np.zeros(least.shape)
-    )
+    beyond = least_beyond(problem, at, sets, shares, least) if problem.trained.equal_lengths else np.zeros(least.shape)
     return replace(at, optimizer_offload=least), np.where(possible, beyond, np.inf)
 
 

@@ -11,7 +11,6 @@ the space is the least over all others. It says nothing of layouts that are not 
 fits.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -19,7 +18,6 @@ import numpy as np
 
 from planner.costs import LayoutColumns, columns_where
 from planner.costs.step import StepItems, least_busy_seconds, least_step_seconds
-from planner.layouts.bounds.equivalent_window import with_equivalent_window
 from planner.layouts.bounds.optimizer_offload_bound import with_least_optimizer_offload
 from planner.layouts.screening.layout_screening import Floats, loses_overlap, with_memory
 from planner.layouts.screening.searched_parts import least_recompute, searched_sets
@@ -32,6 +30,7 @@ from planner.layouts.space.layout_problem import LayoutProblem
 from planner.layouts.space.layout_space import LayoutSpace
 from planner.layouts.space.rank_orders import OrderChoice, order_choices, orders_of
 from planner.specs.base import with_fields
+from planner.specs.layers import Module
 from planner.specs.parallelism import ZERO_BUBBLE
 
 
@@ -66,7 +65,7 @@ def layout_bounds(problem: LayoutProblem, found: LayoutSpace, below: float = np.
     on_device = replace(shared, knobs=with_fields(problem.knobs, optimizer_offload=())) if offloads else shared
     for places, at in column_batches(problem.trained, found):
         at = replace(at, dispatch=problem.dispatches)  # each part at the kind that is quickest for it
-        least, bounds.bytes_needed[places] = with_least_memory(on_device, at, held_micro_batches(problem.trained, at))
+        least, bounds.bytes_needed[places] = with_memory(on_device, at, held_micro_batch(problem.trained, at))
         if isinstance(problem.trained.fixed.recompute, dict):  # stages may differ in what they recompute
             at, least = (replace(some, full_recompute=0.0, recomputed_parts=frozenset()) for some in (at, least))
         fits = bounds.bytes_needed[places] <= problem.allowed
@@ -88,7 +87,7 @@ def with_optimizer_offload(
     """Lowers the bounds of layouts that do not fit without recomputation to those with moments of the optimizer in host
     memory, where these fit.
     """
-    least, beyond = with_least_optimizer_offload(problem, at, held_micro_batches(problem.trained, at))
+    least, beyond = with_least_optimizer_offload(problem, at, held_micro_batch(problem.trained, at))
     fits, before = np.isfinite(beyond), bounds.bytes_needed[places] <= problem.allowed
     seconds = least_in_any_order(problem, least, orders_of(orders, places, fits), below) + beyond
     lower = np.minimum(seconds, np.where(before, bounds.seconds[places], np.inf))
@@ -100,7 +99,7 @@ def least_in_any_order(problem: LayoutProblem, at: LayoutColumns, orders: list[O
     """Lower bounds of a step, (layouts,), in the order of ranks in which each is least, with any parts recomputed; of
     those whose mean rank takes `below` seconds or more, that of the mean rank that recomputes nothing.
     """
-    seconds, module = np.full(np.shape(at.tp), np.inf), with_equivalent_window(problem.trained)
+    seconds, module = np.full(np.shape(at.tp), np.inf), module_in_bounds(problem.trained)
     for choice in orders:
         if not choice.tried.any():
             continue
@@ -149,33 +148,31 @@ def with_any_parts(problem: LayoutProblem, at: LayoutColumns) -> LayoutColumns:
     return replace(at, full_recompute=least_recompute(problem, at, np.asarray(at.full_recompute)))
 
 
-def held_micro_batches(trained: TrainingSetup, at: LayoutColumns) -> tuple[LayoutColumns, ...]:
-    """The layouts with micro-batches that every plan has to hold: of equal sequences its own; of others one of the
-    longest alone, and one of the mean tokens.
+def held_micro_batch(trained: TrainingSetup, at: LayoutColumns) -> LayoutColumns:
+    """The layouts with a micro-batch that every plan has to hold: of equal sequences its own; of others one of the
+    longest alone, or of the mean tokens if these are more.
     """
     if trained.equal_lengths:
-        return (at,)
-    longest = replace(at, seq=float(max(trained.sizes)), micro_batch=1.0, batch=at.pipelines)
+        return at
+    longest = float(max(trained.sizes))
     share = trained.mean_sequences / (at.pipelines * micro_batch_counts(trained, at))
-    return longest, replace(at, batch=at.pipelines * share, micro_batch=share)
+    several = share * at.seq > longest
+    micro_batch = np.where(several, share, 1.0)
+    return replace(
+        at, seq=np.where(several, at.seq, longest), micro_batch=micro_batch, batch=at.pipelines * micro_batch
+    )
 
 
-def with_least_memory(
-    problem: LayoutProblem, at: LayoutColumns, held: Sequence[LayoutColumns]
-) -> tuple[LayoutColumns, Floats]:
-    """The layouts with as few layers recomputed as may fit, and at least so many bytes on the fullest rank. What they
-    offload takes no time. `held`: the layouts with micro-batches that memory has to hold.
-    """
-    found = [with_memory(problem, at, each) for each in held]
-    if problem.trained.equal_lengths:
-        return found[0]
-    full = np.max([solved.full_recompute for solved, _ in found], axis=0)
-    return replace(at, full_recompute=full), np.max([needed for _, needed in found], axis=0)
+def module_in_bounds(trained: TrainingSetup) -> Module:
+    """The module; of unequal sequences without attention within windows, of which mean ones have more than they."""
+    module = trained.module
+    windowed = any(module.window_of(layer) is not None for layer in range(module.layers))
+    return with_fields(module, window=1) if windowed and not trained.equal_lengths else module
 
 
 def least_seconds_of(problem: LayoutProblem, at: LayoutColumns) -> Floats:
     """Lower bounds of a step, (layouts,)."""
-    module = with_equivalent_window(problem.trained)
+    module = module_in_bounds(problem.trained)
     return np.asarray(least_step_seconds(module, step_items(problem.trained, at), problem.machine))
 
 

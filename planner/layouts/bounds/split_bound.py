@@ -29,15 +29,13 @@ from planner.costs.step import (
     lines_of_stages,
     seconds_behind,
 )
-from planner.layouts.bounds.equivalent_window import with_equivalent_window
-from planner.layouts.bounds.space_bound import held_micro_batches, step_items
+from planner.layouts.bounds.space_bound import held_micro_batch, module_in_bounds, step_items
 from planner.layouts.screening.layout_screening import Floats, fitted, recompute_is_open
 from planner.layouts.screening.searched_parts import (
     hidden_bytes,
     named_most,
     offloaded_most,
     searched_sets,
-    taken_columns,
 )
 from planner.layouts.screening.solved_optimizer_offload import offloads_moments, optimizer_offload_is_open
 from planner.layouts.space.launchable_layouts import with_ep_overlap
@@ -61,8 +59,8 @@ class SetOfLayers(NamedTuple):
 
     how: Recompute
     lines: LinesOfStages
-    held: tuple[LayerKept, ...]  # with each of the micro-batches that memory has to hold
-    offload: tuple[Number, ...]  # the most of what is kept that may be in host memory, with each of these
+    held: LayerKept | None  # None where the job limits tokens instead
+    offload: Number  # the most of what is kept that may be in host memory
     in_full: Floats  # seconds by which a step is longer for each layer of a rank in full; infinite where none may be
 
 
@@ -80,7 +78,7 @@ class DividedPipelines:
 
     problem: LayoutProblem
     items: StepItems
-    held: tuple[LayoutColumns, ...]  # with micro-batches that memory has to hold
+    held: LayoutColumns  # with a micro-batch that memory has to hold
     as_usual: bool = False  # whether memory counts layers of all kinds, each as one of the usual kind
 
     @property
@@ -158,24 +156,24 @@ class DividedPipelines:
         mean = replace(at, **changed)
         first, last = (mean if some is at else some for some in (first, last))
         items = self.items._replace(mean=mean, first=first, last=last)
-        held, moved = list[LayerKept](), list[Number]()
-        for some in self.held if self.room else ():
-            some = replace(some, **changed)
-            chunks = [some.vpp] if np.all(np.asarray(some.vpp) == 1) else [some.vpp, np.minimum(some.vpp, 2.0)]
-            kept = layer_kept(problem.trained.module, some, problem.accounting, chunks)
-            all_full = np.asarray(full) + 0.0 * kept.kept >= 1.0
-            least = all_full | names_ranges(problem)
-            held.append(kept._replace(kept=np.where(least, kept.least_kept, kept.kept)))
-            shares, named = offloaded_most(problem, some), named_most(problem, some, hidden_bytes(problem, some))
-            moved.append(np.where(all_full, 1.0 * (shares > 0.0), np.maximum(shares, named)))
         lines = lines_of_stages(problem.trained.module, items, problem.machine)
-        return SetOfLayers(how, lines, (*held,), (*moved,), in_full)
+        if self.room is None:
+            return SetOfLayers(how, lines, None, 0.0, in_full)
+        some = replace(self.held, **changed)
+        chunks = [some.vpp] if np.all(np.asarray(some.vpp) == 1) else [some.vpp, np.minimum(some.vpp, 2.0)]
+        kept = layer_kept(problem.trained.module, some, problem.accounting, chunks)
+        all_full = np.asarray(full) + 0.0 * kept.kept >= 1.0
+        least = all_full | names_ranges(problem)
+        shares, named = offloaded_most(problem, some), named_most(problem, some, hidden_bytes(problem, some))
+        moved = np.where(all_full, 1.0 * (shares > 0.0), np.maximum(shares, named))
+        held = kept._replace(kept=np.where(least, kept.least_kept, kept.kept))
+        return SetOfLayers(how, lines, held, moved, in_full)
 
     def may_divide(self, most: Floats) -> Mask:
         """Whether each may take no more than so many seconds if what its layers free takes no time."""
         own = self.bare
-        if recompute_is_open(self.problem, self.at) or searched_sets(self.problem):
-            own = own._replace(held=tuple(each._replace(kept=each.least_kept) for each in own.held))
+        if own.held and (recompute_is_open(self.problem, self.at) or searched_sets(self.problem)):
+            own = own._replace(held=own.held._replace(kept=own.held.least_kept))
         return self.divides(own, most)
 
     def least(self, most: Floats) -> LeastSeconds:
@@ -239,27 +237,25 @@ class DividedPipelines:
 
     def in_memory(self, tried: SetOfLayers, seconds: Floats, by_time: Floats) -> Floats:
         """The most layers of each rank that its memory has room for; `seconds`: of passes and what is behind them."""
-        found = np.full(by_time.shape, np.inf)
-        if self.room is None:
-            return found
+        kept, offload = tried.held, tried.offload
+        if self.room is None or kept is None:
+            return np.full(by_time.shape, np.inf)
         moved = self.moments_moved
         room, state = self.room.room + moved * self.room.moments_outside, self.room.state - moved * self.room.moments
         left = np.maximum(0.0, seconds - tried.lines.constant)
-        for columns, kept, offload in zip(self.held, tried.held, tried.offload, strict=True):
-            ends = 2.0 * np.minimum(columns.vpp, 2.0)  # layers of a rank that stay, where others are offloaded
-            bytes_, own = kept.flying * kept.kept, room - kept.ends
-            plain = own / (state + bytes_)
-            if np.any(offload):
-                beside = (own - ends * offload * bytes_) / (state + (1.0 - offload) * bytes_)
-                plain = np.maximum(plain, np.where(beside >= ends, beside, np.minimum(plain, ends)))
-            if np.isfinite(tried.in_full).any():
-                freed = kept.flying * np.maximum(1e-9, kept.kept * (1.0 - offload) - kept.least_kept)
-                slope = tried.in_full / freed  # seconds for each byte
-                some = (left + slope * own) / (tried.lines.each + slope * (state + (1.0 - offload) * bytes_))
-                all_ = own / (state + kept.flying * kept.least_kept)
-                plain = np.maximum(plain, np.where(np.isfinite(tried.in_full), np.minimum(some, all_), 0.0))
-            found = np.minimum(found, np.floor(np.maximum(0.0, plain) + ROUNDING))
-        return found
+        ends = 2.0 * np.minimum(self.held.vpp, 2.0)  # layers of a rank that stay, where others are offloaded
+        bytes_, own = kept.flying * kept.kept, room - kept.ends
+        most = own / (state + bytes_)
+        if np.any(offload):
+            beside = (own - ends * offload * bytes_) / (state + (1.0 - offload) * bytes_)
+            most = np.maximum(most, np.where(beside >= ends, beside, np.minimum(most, ends)))
+        if np.isfinite(tried.in_full).any():
+            freed = kept.flying * np.maximum(1e-9, kept.kept * (1.0 - offload) - kept.least_kept)
+            slope = tried.in_full / freed  # seconds for each byte
+            some = (left + slope * own) / (tried.lines.each + slope * (state + (1.0 - offload) * bytes_))
+            all_ = own / (state + kept.flying * kept.least_kept)
+            most = np.maximum(most, np.where(np.isfinite(tried.in_full), np.minimum(some, all_), 0.0))
+        return np.asarray(np.floor(np.maximum(0.0, most) + ROUNDING))
 
     @cached_property
     def of_mean(self) -> Floats:
@@ -327,8 +323,7 @@ def within_limit(problem: LayoutProblem, at: LayoutColumns) -> Mask:
     """Whether layouts keep to the job's limit in tokens, which no division changes."""
     if problem.limits.tokens_per_rank is None:
         return np.ones(np.shape(at.tp), dtype=np.bool_)
-    needed = [fitted(problem, at, held, [])[1] for held in held_micro_batches(problem.trained, at)]
-    return np.asarray(np.max(needed, axis=0) <= problem.allowed)
+    return np.asarray(fitted(problem, at, held_micro_batch(problem.trained, at), [])[1] <= problem.allowed)
 
 
 def least_of_batch(
@@ -336,7 +331,7 @@ def least_of_batch(
 ) -> tuple[float, list[Division]]:
     """The least seconds of pipelines in one order of ranks that are below `most`, else this; and some near it."""
     module, machine = problem.trained.module, problem.machine
-    quick = np.asarray(least_busy_seconds(with_equivalent_window(problem.trained), at, machine)) < most
+    quick = np.asarray(least_busy_seconds(module_in_bounds(problem.trained), at, machine)) < most
     if not quick.any():
         return most, []
     at, places, found = columns_where(at, quick), places[quick], list[Division]()
@@ -346,11 +341,11 @@ def least_of_batch(
         if not len(part):
             continue
         limit = np.full(len(part), most) if np.isfinite(most) else module.layers * seconds[part]
-        able = divided(problem, taken_columns(at, part)).may_divide(limit)
+        able = divided(problem, columns_where(at, part)).may_divide(limit)
         part, limit = part[able], limit[able]
         if not able.any():
             continue
-        some = replace(divided(problem, taken_columns(at, part)), as_usual=as_usual)
+        some = replace(divided(problem, columns_where(at, part)), as_usual=as_usual)
         least, enough, chosen = some.least(limit)
         most = min(most, float(least[least < limit].min(initial=np.inf)))
         for number in np.argsort(enough, kind="stable")[:NEAR]:
@@ -364,7 +359,7 @@ def least_of_batch(
 def divided(problem: LayoutProblem, at: LayoutColumns) -> DividedPipelines:
     """Layouts as pipelines that may be divided in any way."""
     items = step_items(problem.trained, at)
-    return DividedPipelines(problem, items, held_micro_batches(problem.trained, at))
+    return DividedPipelines(problem, items, held_micro_batch(problem.trained, at))
 
 
 def with_any_chunks(problem: LayoutProblem, found: LayoutSpace) -> LayoutSpace:

@@ -5,7 +5,7 @@ backward recomputes of one layer is held once. So the least number of layers is 
 layouts at once. Every pipeline rank recomputes as many, spread over its chunks.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,18 +29,21 @@ def solved_recompute(
     `whole`: all layers or none, where a framework has no ranges of them; `offload`: the share of activations that is
     in host memory. A stage that fits with none may need more than another's, as one layer's backward is held besides.
     """
-    share, needed = np.zeros(layout_count(stages)), np.zeros(layout_count(stages), dtype=np.bool_)
+
+    def limits(stage: StageBytes) -> tuple[float, float, Number]:
+        return allowed, accounting.fragmentation, of_stage(stage, offload)
+
+    share = most_of_stages(stages, lambda stage: stage.least_share(*limits(stage)))
+    needed = most_of_stages(stages, lambda stage: ~stage.fits_kept(*limits(stage)))
+    return np.where(needed > 0.0, np.ceil(share) if whole else share, 0.0)
+
+
+def most_of_stages(stages: Sequence[StageBytes], formula: Callable[[StageBytes], Number]) -> Floats:
+    """The most of any stage by a formula, at least 0, (layouts,): every layout has a last stage."""
+    most = np.zeros(len(stages[-1].layouts))
     for stage in stages:
-        limits = allowed, accounting.fragmentation, of_stage(stage, offload)
-        least = stage.least_share(*limits)
-        share[stage.layouts] = np.maximum(share[stage.layouts], np.ceil(least) if whole else least)
-        needed[stage.layouts] |= ~stage.fits_kept(*limits)
-    return np.where(needed, share, 0.0)
-
-
-def layout_count(stages: Sequence[StageBytes]) -> int:
-    """How many layouts there are: every one has a last stage."""
-    return len(stages[-1].layouts)
+        most[stage.layouts] = np.maximum(most[stage.layouts], formula(stage))
+    return most
 
 
 def of_stage(stage: StageBytes, each: Number) -> Number:
@@ -58,21 +61,24 @@ def fullest_bytes(
     """The bytes on the fullest of some stages, (layouts,), with these shares of layers recomputed in full, and of
     activations and the optimizer's moments offloaded.
     """
-    needed = np.zeros(share.shape)
-    for stage in stages:
-        shares = (of_stage(stage, each) for each in (offload, optimizer_offload))
-        total = stage.total(share[stage.layouts], fragmentation, *shares)
-        needed[stage.layouts] = np.maximum(needed[stage.layouts], total)
-    return needed
+
+    def total(stage: StageBytes) -> Number:
+        shares = (of_stage(stage, each) for each in (share, offload, optimizer_offload))
+        recomputed, *moved = shares
+        return stage.total(recomputed, fragmentation, *moved)
+
+    return most_of_stages(stages, total)
 
 
 def offloaded_bytes(
     stages: Sequence[StageBytes], share: Floats, offload: Number, optimizer_offload: Number = 0.0
 ) -> Floats:
     """Bytes in the host's memory of the rank of a stage that has most there, (layouts,), with these shares."""
-    most = np.zeros(share.shape)
-    for stage in stages if np.any(offload) or np.any(optimizer_offload) else ():
+    if not np.any(offload) and not np.any(optimizer_offload):
+        return np.zeros(share.shape)
+
+    def own(stage: StageBytes) -> Number:
         moved, moments = (of_stage(stage, each) for each in (offload, optimizer_offload))
-        own = moved * stage.offloadable(share[stage.layouts]) + moments * stage.moments
-        most[stage.layouts] = np.maximum(most[stage.layouts], own)
-    return most
+        return moved * stage.offloadable(share[stage.layouts]) + moments * stage.moments
+
+    return most_of_stages(stages, own)

@@ -9,16 +9,15 @@ already (layouts/space/layout_space.py), so each layout without recomputation gi
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from planner.costs import (
-    NON_NUMERIC_FIELDS,
     FreedBytes,
     LayoutColumns,
     Number,
+    columns_where,
     freed_bytes,
     largest_offload,
     named_bytes,
@@ -107,7 +106,7 @@ def searched_parts(problem: LayoutProblem, screened: ScreenedLayouts) -> LayoutS
         mixes = recompute_is_open(problem, at)
         able = screened.fits(problem)[places[some]] | (not mixes)
         if at.schedule not in ZERO_BUBBLE and able.any():
-            chosen[places[some[able]]] = quickest_sets(problem, taken_columns(at, able), sets)
+            chosen[places[some[able]]] = quickest_sets(problem, columns_where(at, able), sets)
     (more,) = np.nonzero(chosen != none)
     columns = {name: column[more] for name, column in {**found, "recompute": chosen}.items()}
     facts = trained_facts(problem.trained.module, problem.trained.ranks, problem.trained.sizes)
@@ -126,7 +125,7 @@ def quickest_sets(problem: LayoutProblem, at: LayoutColumns, sets: tuple[Recompu
     (places,) = np.nonzero((most > 0.0) & np.isfinite(most))
     if not len(places):
         return chosen
-    at, held = taken_columns(at, places), taken_columns(held, places)
+    at, held = columns_where(at, places), columns_where(held, places)
     stages = [Excess(*(each[places] for each in stage)) for stage in stages]
     tried: tuple[Recompute, ...] = ("none", "selective", *sets, "full")
     *seconds, full = priced_sets(problem, tried, at)
@@ -192,7 +191,7 @@ def least_recompute(problem: LayoutProblem, at: LayoutColumns, solved: Floats) -
     if not problem.trained.equal_lengths or not len(places):
         return np.zeros_like(solved)
     share: Floats = solved.copy()
-    some, module = taken_columns(at, places), problem.trained.module
+    some, module = columns_where(at, places), problem.trained.module
     prices = priced_sets(problem, ("none", "selective", *searched_sets(problem), "full"), some)
     if len(kind_counts(module)) > 1:
         prices = [each._replace(freed=FreedBytes(each.freed.most, each.freed.most, 0.0)) for each in prices]
@@ -246,13 +245,12 @@ def named_most(problem: LayoutProblem, at: LayoutColumns, hidden: Number) -> Num
     return share
 
 
-def memory_excesses(problem: LayoutProblem, held: LayoutColumns, offload: Number, alike: bool = False) -> list[Excess]:
+def memory_excesses(problem: LayoutProblem, held: LayoutColumns, offload: Number) -> list[Excess]:
     """What each stage of layouts without recomputation keeps too much, before what recomputation holds in backward.
-    `offload`: the share of its activations in host memory, (layouts,) or one for all; `alike`: also of stages that keep
-    no more than one in front of them.
+    `offload`: the share of its activations in host memory, (layouts,) or one for all.
     """
     found: list[Excess] = []
-    for stage in stages_bytes(problem.trained.module, held, problem.accounting, alike):
+    for stage in stages_bytes(problem.trained.module, held, problem.accounting):
         room, kept = stage.room(problem.allowed, problem.accounting.fragmentation), np.maximum(stage.kept, 1.0)
         moved = of_stage(stage, offload) * stage.offloadable(0.0)
         needed = stage.states + stage.kept - moved + stage.backward
@@ -263,10 +261,3 @@ def memory_excesses(problem: LayoutProblem, held: LayoutColumns, offload: Number
             column[stage.layouts] = own
         found.append(one)
     return found
-
-
-def taken_columns(at: LayoutColumns, places: NDArray[Any]) -> LayoutColumns:
-    """Some of the layouts."""
-    numbers = (name for name in at.__slots__ if name not in NON_NUMERIC_FIELDS)
-    arrays = {name: each[places] for name in numbers if np.ndim(each := getattr(at, name))}
-    return replace(at, **arrays, alike={})

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from planner.costs import LargestOffload, LayoutColumns, columns_where, largest_offload, named_bytes
 from planner.costs.memory import OFFLOAD_STEPS, StageBytes
-from planner.layouts.screening.recomputed_layers import Floats, fullest_bytes, solved_recompute
+from planner.layouts.screening.recomputed_layers import Floats, fullest_bytes, most_of_stages, solved_recompute
 from planner.layouts.space.layout_batches import column_batches
 from planner.layouts.space.layout_problem import LayoutProblem
 from planner.layouts.space.layout_space import LayoutSpace
@@ -160,9 +160,10 @@ def within(share: Floats, largest: LargestOffload) -> Floats:
 
 def share_needed(problem: LayoutProblem, stages: list[StageBytes], share: Floats) -> Floats:
     """The least share to offload so that every stage fits, a multiple of 1/OFFLOAD_STEPS; above 1 where none does."""
-    needed = np.zeros(share.shape)
-    for stage in stages:
-        least = stage.least_offload(problem.allowed, problem.accounting.fragmentation, share[stage.layouts])
-        needed[stage.layouts] = np.maximum(needed[stage.layouts], least)
-    steps = np.ceil(needed * OFFLOAD_STEPS + ROUNDING)
-    return np.asarray(np.where(needed > 0.0, steps / OFFLOAD_STEPS, 0.0))
+    limits = problem.allowed, problem.accounting.fragmentation
+    return in_steps(most_of_stages(stages, lambda stage: stage.least_offload(*limits, share[stage.layouts])))
+
+
+def in_steps(share: Floats) -> Floats:
+    """Shares to offload, each rounded up to a multiple of 1/OFFLOAD_STEPS."""
+    return np.where(share > 0.0, np.ceil(share * OFFLOAD_STEPS + ROUNDING) / OFFLOAD_STEPS, 0.0)

@@ -15,12 +15,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.costs import LayoutColumns, columns_where, host_update_seconds, recompute_seconds_by
-from planner.costs.memory import OFFLOAD_STEPS, StageBytes, layers_on_stage
-from planner.layouts.screening.recomputed_layers import Floats, fullest_bytes, of_stage, solved_recompute
+from planner.costs.memory import StageBytes, layers_on_stage
+from planner.layouts.screening.recomputed_layers import (
+    Floats,
+    fullest_bytes,
+    most_of_stages,
+    of_stage,
+    solved_recompute,
+)
+from planner.layouts.screening.solved_offload import in_steps
 from planner.layouts.space.layout_problem import LayoutProblem
 from planner.specs.parallelism import recompute_of
-
-ROUNDING = 1e-6  # of a step of the share
 
 
 class FittingShares(NamedTuple):
@@ -85,10 +90,11 @@ def shares_that_fit(
     yield FittingShares(most, offload, least_share(problem, stages, most, offload))
     partial = np.where((most == 1.0) & (fewest < 1.0), 0.0, offload)  # beside fewer layers in full less may hide
     whole, fragmentation = "ranges" not in problem.knobs.recompute, problem.accounting.fragmentation
-    in_step = np.zeros(most.shape)
-    for stage in stages:
-        beyond = stage.update - stage.room(problem.allowed, fragmentation)
-        in_step[stage.layouts] = np.maximum(in_step[stage.layouts], beyond / np.maximum(stage.moments, 1e-9))
+
+    def asked(stage: StageBytes) -> Floats:
+        return (stage.update - stage.room(problem.allowed, fragmentation)) / np.maximum(stage.moments, 1e-9)
+
+    in_step = most_of_stages(stages, asked)
     for moved in (np.minimum(1.0, in_step), np.ones(most.shape)):
         rest = [stage.with_moments_offloaded(moved[stage.layouts]) for stage in stages]
         layers = np.clip(solved_recompute(rest, problem.allowed, problem.accounting, whole, partial), fewest, most)
@@ -100,12 +106,12 @@ def least_share(problem: LayoutProblem, stages: list[StageBytes], recomputed: Fl
     """The least share of moments to offload so that every stage fits, (layouts,), a multiple of 1/OFFLOAD_STEPS beside
     these shares of layers recomputed in full and of activations offloaded; above 1 where none is enough.
     """
-    share, fragmentation = np.zeros(recomputed.shape), problem.accounting.fragmentation
-    for stage in stages:
+
+    def least(stage: StageBytes) -> Floats:
         beside = recomputed[stage.layouts], of_stage(stage, offload)
-        least = stage.least_optimizer_offload(problem.allowed, fragmentation, *beside)
-        share[stage.layouts] = np.maximum(share[stage.layouts], least)
-    return np.where(share > 0.0, np.ceil(share * OFFLOAD_STEPS + ROUNDING) / OFFLOAD_STEPS, 0.0)
+        return stage.least_optimizer_offload(problem.allowed, problem.accounting.fragmentation, *beside)
+
+    return in_steps(most_of_stages(stages, least))
 
 
 def recompute_seconds(problem: LayoutProblem, at: LayoutColumns) -> Floats:

@@ -11,7 +11,7 @@ from math import prod
 
 from planner.costs import Pricing
 from planner.layouts.space.layout_fields import TrainingSetup, searched_overlap
-from planner.layouts.space.layout_problem import LayoutProblem, priced_problem
+from planner.layouts.space.layout_problem import LayoutProblem, priced_problem, ranks_alone
 from planner.plan.gradient_flow import EdgeEnds, GradientFlow, gradient_flows
 from planner.plan.plan_file import Layout, Prices
 from planner.plan.task import Phase, Task
@@ -151,6 +151,7 @@ def last_modules(models: Mapping[str, Module], edges: tuple[EdgeEnds, ...]) -> l
 
 def with_joint_fields(inputs: Inputs) -> Inputs:
     """The job with all fields that it fixes of any module under `fix.layouts`, where its plan keeps them."""
+    ranks_alone(inputs)  # which raises InputError for others than the first ones
     every = {name: inputs.fixed_of(name) for name in inputs.model.modules}
     layouts = {name: fixed for name, fixed in every.items() if fixed != Parallelism()}
     return replace(inputs, job=with_fields(inputs.job, fix=with_fields(inputs.job.fix, layouts=layouts)))

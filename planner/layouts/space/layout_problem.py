@@ -109,12 +109,3 @@ def ranks_alone(inputs: Inputs) -> Ranks | None:
         message = f"`{inputs.module}` is the only module: its ranks are the first ones of {inputs.cluster.size}"
         raise InputError(message, where=where, fix=f"such as 0-{inputs.cluster.size - 1}, or leave ranks out")
     return ranks
-
-
-def with_fixed_fields(inputs: Inputs) -> Inputs:
-    """The job with all fields that it fixes under `fix.layouts`, where its plan keeps them."""
-    fix, fixed = inputs.job.fix, with_fields(fixed_fields(inputs), ranks=ranks_alone(inputs))
-    if fixed == Parallelism():
-        return inputs
-    layouts = {**fix.layouts, inputs.module: fixed}
-    return replace(inputs, job=with_fields(inputs.job, fix=with_fields(fix, layouts=layouts)))
