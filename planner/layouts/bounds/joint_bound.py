@@ -31,7 +31,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from planner.costs import LayoutColumns, MachineModel, columns_where, joined_by_kind, parameter_update_seconds
+from planner.costs import (
+    LayoutColumns,
+    MachineModel,
+    columns_where,
+    distinct_values,
+    joined_by_kind,
+    parameter_update_seconds,
+)
 from planner.costs.step import least_busy_seconds, least_path_seconds
 from planner.layouts.bounds.space_bound import least_seconds_of, module_in_bounds
 from planner.layouts.screening.layout_screening import Floats
@@ -152,15 +159,16 @@ def columns_in_orders(own: LayoutProblem, uneven: bool) -> Iterator[LayoutColumn
 
 def representatives(own: LayoutProblem, uneven: bool) -> LayoutSpace:
     """The layouts that stand for all. Where what layers recompute is open, those without recomputation; where stages
-    may be `uneven`, so that the mean rank alone counts, those with one chunk a rank and no copies of shards.
+    may be `uneven`, so that the mean rank alone counts, one number of chunks of each, and no copies of shards.
     """
     fixed = own.trained.fixed
-    if uneven:
-        alike = {"replica": fixed.replica or 1, "vpp": fixed.vpp or (None if fixed.schedule == "interleaved" else 1)}
-        fixed = with_fields(fixed, **alike)
     if fixed.recompute is None and {"none", "full"} <= {*own.knobs.recompute}:
         fixed = with_fields(fixed, recompute="none")
-    return layouts_of(own, fixed)
+    found = layouts_of(own, with_fields(fixed, replica=fixed.replica or 1) if uneven else fixed)
+    if not uneven or not len(found["tp"]):
+        return found
+    first, _ = distinct_values([column for name, column in found.items() if name != "vpp"])
+    return {name: column[first] for name, column in found.items()}
 
 
 def in_few_micro_batches(trained: TrainingSetup, at: LayoutColumns) -> LayoutColumns:
