@@ -15,7 +15,7 @@ from benchmarks.baselines.instances import FLEXSP_RANKS, Instance, instances
 from benchmarks.registry import Figures
 from planner.costs.packing_problem import PackingProblem
 from planner.packing.packed_groups import Packing, packing_seconds
-from planner.scoring.bounds import packing_bound
+from planner.scoring.bounds.step_bounds import packing_bound
 from planner.strategies.sequence_groups import pack
 
 EFFORT = 2  # that jobs have when they name none

@@ -8,11 +8,11 @@ from numpy.typing import NDArray
 
 from planner.costs import LayoutColumns, MachineModel
 from planner.costs.memory import device_accounting
-from planner.layouts.launchable_layouts import layouts_of
-from planner.layouts.layout_fields import TrainingSetup, columns_for
-from planner.layouts.layout_problem import EVERY_KNOB, LayoutProblem
-from planner.layouts.layout_screening import screen
-from planner.layouts.layout_space import LayoutSpace, layout_at
+from planner.layouts.screening.layout_screening import screen
+from planner.layouts.space.launchable_layouts import layouts_of
+from planner.layouts.space.layout_fields import TrainingSetup, columns_for
+from planner.layouts.space.layout_problem import EVERY_KNOB, LayoutProblem
+from planner.layouts.space.layout_space import LayoutSpace, layout_at
 from planner.specs.framework.knobs import Knobs
 from planner.specs.job import Limits
 from planner.specs.layers import Module

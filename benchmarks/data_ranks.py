@@ -19,7 +19,7 @@ from benchmarks.data_ranks_jobs import RANKS, byted, flexsp
 from benchmarks.registry import Figures
 from planner.costs.packing_problem import PackingProblem
 from planner.packing.packed_groups import Packing, last_rank_end, packing_seconds
-from planner.scoring.stream_bound import stream_seconds
+from planner.scoring.bounds.stream_bound import stream_seconds
 from planner.strategies.data_ranks import pack
 
 EFFORT = 2  # that jobs have when they name none

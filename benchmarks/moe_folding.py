@@ -22,7 +22,7 @@ from benchmarks.layout_regret import layout_text
 from benchmarks.registry import Figures
 from planner.costs import MachineModel, machine_of
 from planner.costs.compute import complete_rates
-from planner.layouts.layout_space import LayoutSpace
+from planner.layouts.space.layout_space import LayoutSpace
 from planner.published import reachable_network
 from planner.published.published_case import StatedNetwork
 from planner.specs import library

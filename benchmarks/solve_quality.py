@@ -15,7 +15,7 @@ from planner.costs.packing_problem import PackingProblem, RankPool, packing_prob
 from planner.costs.pricing import Pricing
 from planner.packing.balanced import best_balanced
 from planner.packing.packed_groups import packing_seconds
-from planner.scoring.bounds import packing_bound
+from planner.scoring.bounds.step_bounds import packing_bound
 from planner.specs.inputs import Inputs, JobOptions, load_job
 from planner.strategies.plan_drafts import data_parallel_layouts, plan_uses
 from planner.strategies.sequence_groups import pack

@@ -6,7 +6,7 @@ import pytest
 
 from planner import pipeline
 from planner.costs import packing_problem, pricing_of
-from planner.scoring.bounds import area_seconds
+from planner.scoring.bounds.step_bounds import area_seconds
 from planner.specs.inputs import JobOptions
 from tests.documents import DOCS
 

@@ -10,8 +10,8 @@ from planner.check.case import unsourced
 from planner.costs.compute.assumed_rates import ASSUMED_RATES
 from planner.plan.plan_file import Plan
 from planner.plan.tasks.expand import expand
-from planner.scoring.bounds import SPACE
-from planner.scoring.plan_space import plan_space_seconds
+from planner.scoring.bounds.plan_space import plan_space_seconds
+from planner.scoring.bounds.step_bounds import SPACE
 from planner.scoring.score import outcome_of, prediction_of, require_memory, score
 from planner.solve_job import inputs_again
 from planner.specs.base import with_fields

@@ -86,7 +86,7 @@ CONSTRAINTS = (
     "policies/joint.py",
     "policies/numbering.py",
     "programs/",
-    "scoring/exact_grouping.py",
+    "scoring/bounds/exact_grouping.py",
     "strategies/sharded_tables/exact_",
 )
 ROWS = (*TABLES, *EMBEDDINGS, *TENSORS, *CONSTRAINTS)

@@ -25,7 +25,7 @@ from planner.models.inputs.training_items import synthetic_batch
 from planner.plan import plan_file
 from planner.plan.schedules import explicit
 from planner.policies import orders
-from planner.scoring import bounds
+from planner.scoring.bounds import step_bounds as bounds
 from planner.specs import base
 from planner.specs.base import with_fields
 from planner.specs.job import Job

@@ -6,7 +6,7 @@ compute, network and memory cost, and the closed form of a static step.
 
 from planner.costs.compute.expert_load import expert_load
 from planner.costs.cost_lines import Cost, CostLine, WindowTerm, least_trusted, smooth_max
-from planner.costs.distinct_columns import columns_where, distinct_values, joined_columns, layout_count
+from planner.costs.distinct_columns import columns_where, distinct_values, joined_by_kind, joined_columns, layout_count
 from planner.costs.feature_reads import feature_gb_per_s
 from planner.costs.layer_savings import (
     FreedBytes,
@@ -98,6 +98,7 @@ __all__ = [
     "head_line",
     "host_offload",
     "host_update_seconds",
+    "joined_by_kind",
     "joined_columns",
     "largest_offload",
     "layers_line",

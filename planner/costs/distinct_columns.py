@@ -5,7 +5,7 @@ micro-batch, states on the mesh and the ZeRO stage. So a formula of many operati
 what is left to do for each layout is arithmetic on its results.
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import lru_cache
 from typing import Any, TypeVar
@@ -91,9 +91,9 @@ def distinct_columns(at: LayoutColumns, names: tuple[str, ...]) -> tuple[LayoutC
     return replace(at, **few, alike={}), place
 
 
-def columns_where(at: LayoutColumns, some: NDArray[np.bool_]) -> LayoutColumns:
-    """The layouts for which this is true."""
-    if some.all():
+def columns_where(at: LayoutColumns, some: NDArray[Any]) -> LayoutColumns:
+    """The layouts for which this is true, or those at these places."""
+    if some.dtype == np.bool_ and some.all():
         return at
     own = {name: column[some] for name in NUMERIC_FIELDS if np.ndim(column := getattr(at, name))}
     return replace(at, **own, alike={})
@@ -108,6 +108,14 @@ def joined_columns(each: Sequence[LayoutColumns]) -> LayoutColumns:
             many = zip(columns, counts, strict=True)
             joined[name] = np.concatenate([np.broadcast_to(column, (count,)) for column, count in many])
     return replace(each[0], **joined, alike={})
+
+
+def joined_by_kind(each: Iterable[LayoutColumns]) -> Iterator[LayoutColumns]:
+    """Yield the layouts of several columns, joined with those that agree in the fields that are no numbers."""
+    kinds: dict[tuple[Hashable, ...], list[LayoutColumns]] = {}
+    for at in each:
+        kinds.setdefault(tuple(getattr(at, name) for name in TOLD_APART), []).append(at)
+    yield from map(joined_columns, kinds.values())
 
 
 def layout_count(at: LayoutColumns) -> int:

@@ -1,12 +1,25 @@
 """The space of static layouts: every one that divides evenly, what each costs and needs, and a bound over all."""
 
-from planner.layouts.cells import Cell, quickest_cell
-from planner.layouts.divided_layouts import DividedLayout, divided_layouts, spread_otherwise
-from planner.layouts.joint_bound import joint_bound
-from planner.layouts.joint_problem import JointProblem, unbounded_jointly, with_joint_fields
-from planner.layouts.launchable_layouts import layouts_of
-from planner.layouts.layout_batches import LayoutIndices
-from planner.layouts.layout_fields import (
+from planner.layouts.bounds.divided_layouts import DividedLayout, divided_layouts, spread_otherwise
+from planner.layouts.bounds.joint_bound import joint_bound
+from planner.layouts.bounds.space_bound import LayoutBounds, layout_bounds, space_bound
+from planner.layouts.bounds.split_bound import divisions_near, least_divided
+from planner.layouts.screening.cells import quickest_cell
+from planner.layouts.screening.layout_screening import (
+    Floats,
+    ScreenedLayouts,
+    anything_fits,
+    closed_form_parts,
+    screen,
+    screen_each,
+)
+from planner.layouts.screening.longest_first import assign_least_loaded
+from planner.layouts.screening.searched_parts import searched_sets, with_searched_parts
+from planner.layouts.screening.solved_offload import fixed_offload_hides
+from planner.layouts.space.joint_problem import JointProblem, unbounded_jointly, with_joint_fields
+from planner.layouts.space.launchable_layouts import layouts_of
+from planner.layouts.space.layout_batches import LayoutIndices
+from planner.layouts.space.layout_fields import (
     FULL_LAYERS,
     OFFLOADS,
     RECOMPUTE,
@@ -16,25 +29,17 @@ from planner.layouts.layout_fields import (
     TrainingSetup,
     fixed_text,
     layout_of,
+    recompute_ranges,
     searched_overlap,
 )
-from planner.layouts.layout_problem import (
+from planner.layouts.space.layout_problem import (
     LayoutProblem,
     fixed_fields,
     layout_problem,
-    with_fixed_fields,
+    priced_problem,
 )
-from planner.layouts.layout_screening import (
-    Floats,
-    ScreenedLayouts,
-    anything_fits,
-    closed_form_parts,
-    screen,
-    screen_each,
-)
-from planner.layouts.layout_space import LayoutSpace, layout_at
-from planner.layouts.longest_first import assign_least_loaded
-from planner.layouts.plainness import (
+from planner.layouts.space.layout_space import LayoutSpace, layout_at
+from planner.layouts.space.plainness import (
     UNUSUAL,
     layout_points,
     most_conventional,
@@ -42,12 +47,7 @@ from planner.layouts.plainness import (
     usual_zero,
     with_usual_solutions,
 )
-from planner.layouts.rank_counts import rank_counts
-from planner.layouts.recomputed_layers import recompute_ranges
-from planner.layouts.searched_parts import searched_sets, with_searched_parts
-from planner.layouts.solved_offload import fixed_offload_hides
-from planner.layouts.space_bound import LayoutBounds, SpaceBound, layout_bounds, space_bound
-from planner.layouts.split_bound import divisions_near, least_divided
+from planner.layouts.space.rank_counts import rank_counts
 
 __all__ = [
     "FULL_LAYERS",
@@ -57,7 +57,6 @@ __all__ = [
     "SCHEDULE",
     "SEARCHED_FIELDS",
     "UNUSUAL",
-    "Cell",
     "DividedLayout",
     "Floats",
     "JointProblem",
@@ -66,7 +65,6 @@ __all__ = [
     "LayoutProblem",
     "LayoutSpace",
     "ScreenedLayouts",
-    "SpaceBound",
     "TrainingSetup",
     "anything_fits",
     "assign_least_loaded",
@@ -85,6 +83,7 @@ __all__ = [
     "layouts_of",
     "least_divided",
     "most_conventional",
+    "priced_problem",
     "quickest_cell",
     "rank_counts",
     "recompute_ranges",
@@ -97,7 +96,6 @@ __all__ = [
     "table_points",
     "unbounded_jointly",
     "usual_zero",
-    "with_fixed_fields",
     "with_joint_fields",
     "with_searched_parts",
     "with_usual_solutions",

@@ -1,7 +1,9 @@
 """Scores a plan from its own numbers: prices, simulated steps, memory, lower bounds with proofs."""
 
-from planner.scoring.bounds import BOUNDS, SPACE, bounds_same_work
-from planner.scoring.exact_grouping import small_enough, solve_grouping
+from planner.scoring.bounds.exact_grouping import small_enough, solve_grouping
+from planner.scoring.bounds.pipeline_passes import ReplicaPipeline, replica_pipelines, splits_backward
+from planner.scoring.bounds.plan_space import least_work, plan_space_seconds
+from planner.scoring.bounds.step_bounds import BOUNDS, SPACE, bounds_same_work
 from planner.scoring.expected_seconds import least_expected, passed_over, plan_doubt
 from planner.scoring.expert_answer import ExpertAnswer, expert_answers
 from planner.scoring.host_memory import HostMemory
@@ -17,10 +19,8 @@ from planner.scoring.objective_value import (
     seconds_for_value,
 )
 from planner.scoring.offload_check import with_hidden_offload
-from planner.scoring.pipeline_passes import ReplicaPipeline, replica_pipelines, splits_backward
 from planner.scoring.plan_answer import PlanAnswer, plan_answer, step_bounds, throughput
 from planner.scoring.plan_memory import PlanMemory, allowed_bytes_on, exceeds_memory
-from planner.scoring.plan_space import least_work, plan_space_seconds
 from planner.scoring.possible import answer_about, require_possible
 from planner.scoring.score import (
     OPTIMAL_GAP,

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from planner.plan.pack_fill import pack_fill
 from planner.plan.plan_file import Alternative, Layout, Plan, PricedLayouts
-from planner.scoring.bound_scope import bound_over
-from planner.scoring.bounds import SPACE, bounds_same_work
+from planner.scoring.bounds.bound_scope import bound_over
+from planner.scoring.bounds.step_bounds import SPACE, bounds_same_work
 from planner.scoring.expert_answer import expert_answers
 from planner.scoring.nearest_run import interval_spread, nearest_run
 from planner.scoring.objective_value import (

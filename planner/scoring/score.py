@@ -13,11 +13,11 @@ from planner.plan.mesh.identical_groups import MAX_UNFOLDED_RANKS, NO_IDENTICAL_
 from planner.plan.plan_file import Breakdown, Outcome, Plan, Prediction
 from planner.plan.task import Task
 from planner.plan.tasks.expand import expand
-from planner.scoring.bounds import SPACE, Bound, bounds_same_work, step_bound
+from planner.scoring.bounds.plan_space import plan_space_seconds
+from planner.scoring.bounds.step_bounds import SPACE, Bound, bounds_same_work, step_bound
 from planner.scoring.host_memory import HostMemory, host_memory, require_host_memory
 from planner.scoring.offload_check import require_hidden_offload
 from planner.scoring.plan_memory import PlanMemory, exceeds_memory
-from planner.scoring.plan_space import plan_space_seconds
 from planner.scoring.possible import require_links, require_peak, require_possible
 from planner.scoring.step_simulation import repeats, simulated_step
 from planner.scoring.table_score import breakdown_with_tables

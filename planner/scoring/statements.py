@@ -21,8 +21,8 @@ from planner.errors import InputError
 from planner.plan.join_plans import total_outcome, total_prediction
 from planner.plan.legal.plan_laws import Violation, require_legal
 from planner.plan.plan_file import Breakdown, Outcome, Plan, Prediction, PricedLayouts
-from planner.scoring.bound_scope import bound_over
-from planner.scoring.bounds import SPACE, bounds_same_work
+from planner.scoring.bounds.bound_scope import bound_over
+from planner.scoring.bounds.step_bounds import SPACE, bounds_same_work
 from planner.scoring.objective_value import BESIDE, objective_of, objective_value, restate_in_objective
 from planner.scoring.possible import answer_about
 from planner.scoring.score import OPTIMAL_GAP, Score, bounded_value, outcome_of, prediction_of, score

@@ -8,7 +8,8 @@ micro-batches. Below ZeRO-3 ranks synchronise only in the step's one reduction, 
 
 and gradients, summed over tokens, are those of equal counts. Construct the best packing for ranks that synchronise in
 every micro-batch (packing/makespan_search.py), improve it by longest-first fills over the seconds of the step
-(packing/stream_search.py), and bound it by the number of micro-batches that ranks can run (scoring/stream_bound.py).
+(packing/stream_search.py), and bound it by the number of micro-batches that ranks can run
+(scoring/bounds/stream_bound.py).
 """
 
 from dataclasses import replace

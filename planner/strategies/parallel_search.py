@@ -11,11 +11,11 @@ Every layout is priced by the closed form
 (costs/step/static_step.py) and kept if its probability of running out of memory is one that the job allows
 (costs/memory/footprint.py). The quickest few are simulated with the real sequences, longest first to the replica and
 micro-batch with the least load, as long as their own bounds leave room below the best one, and that of least expected
-seconds is chosen (scoring/expected_seconds.py). The bound is over the whole space (layouts/space_bound.py), with layers
-divided in any way (layouts/split_bound.py).
+seconds is chosen (scoring/expected_seconds.py). The bound is over the whole space (layouts/bounds/space_bound.py), with
+layers divided in any way (layouts/bounds/split_bound.py).
 
-Where all ranks divide badly, it is also done on fewer that divide better (layouts/rank_counts.py), as far as the work
-alone leaves room below the best so far; the others are without the module then.
+Where all ranks divide badly, it is also done on fewer that divide better (layouts/space/rank_counts.py), as far as the
+work alone leaves room below the best so far; the others are without the module then.
 
 The space is Megatron-LM's (arXiv 2104.04473, 2205.05198, 2504.14960) with ZeRO's stages (arXiv 1910.02054).
 """
@@ -38,7 +38,7 @@ from planner.layouts import (
     rank_counts,
     screen,
     space_bound,
-    with_fixed_fields,
+    with_joint_fields,
     with_searched_parts,
 )
 from planner.plan.descriptions import placed_layout
@@ -78,7 +78,7 @@ def supports(inputs: Inputs) -> str | None:
 
 def plan(inputs: Inputs, base: Plan | None) -> Plan:
     """The best layout found. Raises Infeasible, naming the binding limit."""
-    inputs, refused = with_fixed_fields(inputs), list[Infeasible]()
+    inputs, refused = with_joint_fields(inputs), list[Infeasible]()
     whole, found = layout_problem(inputs), list[Plan]()
     for count in rank_counts(inputs.cluster.size, inputs.fixed_parallelism):
         if found and least_work(found[0]) / count >= min(bounded_value(each.outcome) for each in found):

@@ -23,7 +23,7 @@ from math import inf
 
 from planner.costs import pricing_of
 from planner.errors import Infeasible, Unsupported
-from planner.layouts import with_fixed_fields
+from planner.layouts import with_joint_fields
 from planner.orders import Order, PipelineProblem, StageTable, search_sequences
 from planner.plan.descriptions import fixable_layout
 from planner.plan.join_plans import round_digits
@@ -71,7 +71,7 @@ def plan(inputs: Inputs, base: Plan | None) -> Plan:
     if base is None:
         raise Unsupported("pipeline_order starts from a static layout", where="strategy", fix="solve the job whole")
     ((module, layout),) = base.layouts.items()
-    base = with_fields(base, uses=with_fields(base.uses, fix=with_fixed_fields(inputs).job.fix))
+    base = with_fields(base, uses=with_fields(base.uses, fix=with_joint_fields(inputs).job.fix))
     pricing = pricing_of(base)
     replicas = replica_pipelines(base, pricing, expand(base, 0, identical_groups(base, 0).ranks))
     if not replicas or layout.pp < 2:

@@ -6,8 +6,8 @@ as its slowest group, because ZeRO-3's gathers synchronise all ranks; the step i
 
 Unlike the paper's sort-and-chunk, all micro-batches are decided together: construct the best balanced homogeneous plan
 (packing/balanced.py), improve it by longest-first fills over makespans (packing/makespan_search.py), bound it
-(scoring/bounds.py) and solve problems that are small enough exactly (scoring/exact_grouping.py). Where ranks are of
-several kinds, a group has ranks of one kind, and packings on each kind alone are candidates too.
+(scoring/bounds/step_bounds.py) and solve problems that are small enough exactly (scoring/bounds/exact_grouping.py).
+Where ranks are of several kinds, a group has ranks of one kind, and packings on each kind alone are candidates too.
 """
 
 from planner.costs import PackingProblem, Pricing, allowed_degrees, packing_problem, rank_pools

@@ -18,7 +18,7 @@ from planner.costs.cost_lines import CostLine
 from planner.costs.packing_problem import GroupShape, PackingProblem, RankPool
 from planner.packing.packed_groups import PackedGroup, makespan, packing_seconds
 from planner.programs import solve
-from planner.scoring.bounds import packing_bound
+from planner.scoring.bounds.step_bounds import packing_bound
 from tests.examples import examples
 
 NODE = 8

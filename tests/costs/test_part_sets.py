@@ -8,9 +8,9 @@ import pytest
 
 from planner.costs import freed_bytes, recompute_seconds_by
 from planner.costs.step.stage_seconds import mean_layer_passes
-from planner.layouts.layout_batches import column_batches
-from planner.layouts.layout_problem import layout_problem
-from planner.layouts.layout_space import layout_space
+from planner.layouts.space.layout_batches import column_batches
+from planner.layouts.space.layout_problem import layout_problem
+from planner.layouts.space.layout_space import layout_space
 from planner.specs.layers import module_parts
 from planner.specs.parallelism import recompute_of
 from tests.static_jobs import small_cluster, static_inputs

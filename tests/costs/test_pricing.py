@@ -16,9 +16,9 @@ from planner.costs.memory.footprint import fullest_stage
 from planner.costs.packing_problem import ENDLESS
 from planner.costs.pricing import Pricing
 from planner.costs.step.stage_seconds import head_seconds, mean_layer_seconds
-from planner.layouts.layout_fields import columns_for
-from planner.layouts.layout_problem import layout_problem
-from planner.layouts.layout_screening import closed_form_parts
+from planner.layouts.screening.layout_screening import closed_form_parts
+from planner.layouts.space.layout_fields import columns_for
+from planner.layouts.space.layout_problem import layout_problem
 from planner.plan.plan_file import Group, Layout, Plan, Prices
 from planner.plan.task import Task
 from planner.scoring.score import score

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from planner.errors import Infeasible
-from planner.layouts.launchable_layouts import layouts_of
-from planner.layouts.layout_problem import fixed_fields, layout_problem
-from planner.layouts.layout_screening import screen
-from planner.layouts.layout_space import layout_at
-from planner.layouts.searched_parts import with_searched_parts
+from planner.layouts.screening.layout_screening import screen
+from planner.layouts.screening.searched_parts import with_searched_parts
+from planner.layouts.space.launchable_layouts import layouts_of
+from planner.layouts.space.layout_problem import fixed_fields, layout_problem
+from planner.layouts.space.layout_space import layout_at
 from planner.scoring import with_score
 from planner.specs.base import with_fields
 from planner.strategies import parallel_search

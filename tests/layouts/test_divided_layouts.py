@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from planner.errors import Infeasible, InputError
-from planner.layouts import fixed_fields, layout_problem, layouts_of, screen, with_fixed_fields
-from planner.layouts.divided_layouts import neighbours, spread_stages, with_enough
-from planner.layouts.layout_space import layout_at
-from planner.layouts.split_bound import least_divided
+from planner.layouts import fixed_fields, layout_problem, layouts_of, screen, with_joint_fields
+from planner.layouts.bounds.divided_layouts import neighbours, spread_stages, with_enough
+from planner.layouts.bounds.split_bound import least_divided
+from planner.layouts.space.layout_space import layout_at
 from planner.scoring import plan_space_seconds
 from planner.specs.base import Layers, with_fields
 from planner.specs.inputs import JobOptions, load_job
@@ -69,7 +69,7 @@ def test_collectives_that_take_longer_than_compute_are_no_longer_in_the_bound_th
 ):
     """ZeRO-3 over nodes of one or two ranks: no even layout is simulated below the bound over every division."""
     cluster = small_cluster(tmp_path, "h100-80gb", ranks, per_node=ranks // 4)
-    inputs = with_fixed_fields(
+    inputs = with_joint_fields(
         static_inputs(tmp_path, "llama-3-8b", cluster, [length] * rows, f"zero: 3, pp: {pp}, cp: 1")
     )
     inputs = replace(inputs, software=read_software("megatron")[0].framework)

@@ -14,14 +14,13 @@ from hypothesis import strategies as st
 
 from planner.check.checked_plan import check_plan
 from planner.errors import PlannerError
-from planner.layouts.beside_others import OtherWork
-from planner.layouts.joint_bound import joint_bound
-from planner.layouts.joint_problem import JointProblem, with_joint_fields
+from planner.layouts.bounds.joint_bound import OtherWork, joint_bound
+from planner.layouts.space.joint_problem import JointProblem, with_joint_fields
 from planner.plan.join_plans import round_digits
 from planner.plan.legal.plan_laws import violations
 from planner.plan.plan_file import Layout, Plan, TaskPlacement
 from planner.scoring import plan_space_seconds, require_memory, score, with_bound_digest
-from planner.scoring.plan_space import joint_problem_of_plan
+from planner.scoring.bounds.plan_space import joint_problem_of_plan
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs, JobOptions, load_job
 from planner.specs.parallelism import Parallelism
@@ -178,7 +177,7 @@ def test_no_plan_is_quicker(seed):
             plan = with_constants(random, plan_together(inputs))
         except PlannerError:
             return
-    bounds = [joint_bound(problem).seconds for problem in problems_of(random, inputs, plan)]
+    bounds = [joint_bound(problem) for problem in problems_of(random, inputs, plan)]
     for one in (plan, *(rearranged(random, plan) for _ in range(4))):
         seconds = seconds_of(one)
         assert seconds is None or max(bounds) <= seconds * (1 + 1e-9)
@@ -204,7 +203,7 @@ def test_no_plan_is_quicker_on_devices_that_just_hold_it(seed):
         device = problem.devices[problem.cluster.ranks[0].kind]
         margin = 1.0 - most * (1 + 1e-9) / (device.memory_gib * GIB)
         tight = replace(problem, limits=with_fields(problem.limits, memory_margin=margin))
-        assert joint_bound(tight).seconds <= found.step_seconds * (1 + 1e-9)
+        assert joint_bound(tight) <= found.step_seconds * (1 + 1e-9)
 
 
 def test_the_bound_is_found_again_from_a_plan(tmp_path):

@@ -11,16 +11,16 @@ from planner.costs.layout_columns import LayoutColumns
 from planner.costs.memory import footprint
 from planner.costs.memory.footprint import token_bytes
 from planner.errors import Infeasible, InputError
-from planner.layouts.launchable_layouts import layouts_of
-from planner.layouts.layout_batches import column_batches
-from planner.layouts.layout_fields import FULL_LAYERS, OFFLOAD
-from planner.layouts.layout_problem import fixed_fields, layout_problem
-from planner.layouts.layout_screening import screen
-from planner.layouts.layout_space import layout_at
-from planner.layouts.searched_parts import hidden_bytes
-from planner.layouts.space_bound import layout_bounds
+from planner.layouts.bounds.space_bound import layout_bounds
+from planner.layouts.screening.layout_screening import screen
+from planner.layouts.screening.searched_parts import hidden_bytes
+from planner.layouts.space.launchable_layouts import layouts_of
+from planner.layouts.space.layout_batches import column_batches
+from planner.layouts.space.layout_fields import FULL_LAYERS, OFFLOAD
+from planner.layouts.space.layout_problem import fixed_fields, layout_problem
+from planner.layouts.space.layout_space import layout_at
 from planner.runtime.preflight.preflight_checks import refusals
-from planner.scoring.bound_scope import bound_over
+from planner.scoring.bounds.bound_scope import bound_over
 from planner.specs import library
 from planner.specs.base import Layers, with_fields
 from planner.specs.framework.memory_coefficients import MemoryCoefficients

@@ -5,9 +5,9 @@ from itertools import product
 import numpy as np
 import pytest
 
-from planner.layouts import layout_space as space
-from planner.layouts.layout_problem import fixed_fields, layout_problem
-from planner.layouts.layout_screening import screen
+from planner.layouts.screening.layout_screening import screen
+from planner.layouts.space import layout_space as space
+from planner.layouts.space.layout_problem import fixed_fields, layout_problem
 from planner.specs.parallelism import Parallelism
 from tests.static_jobs import small_cluster, static_inputs
 

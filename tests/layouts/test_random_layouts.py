@@ -5,10 +5,10 @@ import random
 import numpy as np
 import pytest
 
-from planner.layouts.launchable_layouts import layouts_of
-from planner.layouts.layout_problem import fixed_fields, layout_problem
-from planner.layouts.layout_screening import screen
-from planner.layouts.layout_space import layout_at
+from planner.layouts.screening.layout_screening import screen
+from planner.layouts.space.launchable_layouts import layouts_of
+from planner.layouts.space.layout_problem import fixed_fields, layout_problem
+from planner.layouts.space.layout_space import layout_at
 from planner.strategies import parallel_search
 from planner.strategies.static.simulated_layouts import simulate_layout
 from tests.examples import share

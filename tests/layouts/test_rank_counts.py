@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.layouts.rank_counts import rank_counts
+from planner.layouts.space.rank_counts import rank_counts
 from planner.specs.base import Ranks
 from planner.specs.parallelism import Parallelism
 from tests.examples import examples

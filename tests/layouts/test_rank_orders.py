@@ -7,13 +7,13 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from planner.layouts.launchable_layouts import layouts_of
-from planner.layouts.layout_fields import RANK_ORDER, RANK_ORDERS
-from planner.layouts.layout_problem import fixed_fields, layout_problem
-from planner.layouts.layout_screening import closed_form_parts, screen
-from planner.layouts.layout_space import layout_at
-from planner.layouts.rank_orders import SEARCHED_ORDERS, order_choices, possible_orders
-from planner.layouts.space_bound import layout_bounds
+from planner.layouts.bounds.space_bound import layout_bounds
+from planner.layouts.screening.layout_screening import closed_form_parts, screen
+from planner.layouts.space.launchable_layouts import layouts_of
+from planner.layouts.space.layout_fields import RANK_ORDER, RANK_ORDERS
+from planner.layouts.space.layout_problem import fixed_fields, layout_problem
+from planner.layouts.space.layout_space import layout_at
+from planner.layouts.space.rank_orders import SEARCHED_ORDERS, order_choices, possible_orders
 from planner.specs.base import with_fields
 from planner.specs.framework.knobs import Knobs
 from planner.specs.parallelism import DEFAULT_RANK_ORDER, MESH_DIMS, ZERO_BUBBLE

@@ -7,10 +7,10 @@ import pytest
 
 from planner.costs.memory.footprint import footprint
 from planner.costs.memory.stage_bytes import stages_bytes
-from planner.layouts.layout_batches import column_batches
-from planner.layouts.layout_problem import layout_problem
-from planner.layouts.layout_space import layout_space
-from planner.layouts.recomputed_layers import fullest_bytes, solved_recompute
+from planner.layouts.screening.recomputed_layers import fullest_bytes, solved_recompute
+from planner.layouts.space.layout_batches import column_batches
+from planner.layouts.space.layout_problem import layout_problem
+from planner.layouts.space.layout_space import layout_space
 from planner.specs.framework.memory_coefficients import PLANNER_RUNTIME_MEMORY, MemoryCoefficients
 from tests.static_jobs import small_cluster, static_inputs
 

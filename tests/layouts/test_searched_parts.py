@@ -6,13 +6,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from planner.layouts.launchable_layouts import layouts_of
-from planner.layouts.layout_fields import RECOMPUTE, SCHEDULES
-from planner.layouts.layout_problem import fixed_fields, layout_problem
-from planner.layouts.layout_screening import screen
-from planner.layouts.layout_space import layout_at
-from planner.layouts.searched_parts import searched_sets, with_searched_parts
-from planner.layouts.space_bound import layout_bounds, space_bound
+from planner.layouts.bounds.space_bound import layout_bounds, space_bound
+from planner.layouts.screening.layout_screening import screen
+from planner.layouts.screening.searched_parts import searched_sets, with_searched_parts
+from planner.layouts.space.launchable_layouts import layouts_of
+from planner.layouts.space.layout_fields import RECOMPUTE, SCHEDULES
+from planner.layouts.space.layout_problem import fixed_fields, layout_problem
+from planner.layouts.space.layout_space import layout_at
 from planner.specs.base import with_fields
 from planner.specs.framework.knobs import Knobs
 from planner.specs.layers import kind_counts

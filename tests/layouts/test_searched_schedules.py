@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from planner.layouts.launchable_layouts import layouts_of
-from planner.layouts.layout_fields import SCHEDULE, SCHEDULES
-from planner.layouts.layout_problem import layout_problem
-from planner.layouts.layout_screening import screen
-from planner.layouts.space_bound import layout_bounds, space_bound
+from planner.layouts.bounds.space_bound import layout_bounds, space_bound
+from planner.layouts.screening.layout_screening import screen
+from planner.layouts.space.launchable_layouts import layouts_of
+from planner.layouts.space.layout_fields import SCHEDULE, SCHEDULES
+from planner.layouts.space.layout_problem import layout_problem
 from planner.plan.legal.plan_laws import violations
 from planner.specs.base import with_fields
 from planner.specs.framework.knobs import Knobs

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from planner.costs import DISPATCHES
-from planner.layouts.launchable_layouts import layouts_of
-from planner.layouts.layout_fields import DISPATCH
-from planner.layouts.layout_problem import fixed_fields, layout_problem
-from planner.layouts.layout_screening import screen
-from planner.layouts.layout_space import layout_at
-from planner.layouts.space_bound import layout_bounds
+from planner.layouts.bounds.space_bound import layout_bounds
+from planner.layouts.screening.layout_screening import screen
+from planner.layouts.space.launchable_layouts import layouts_of
+from planner.layouts.space.layout_fields import DISPATCH
+from planner.layouts.space.layout_problem import fixed_fields, layout_problem
+from planner.layouts.space.layout_space import layout_at
 from planner.specs.base import with_fields
 from planner.specs.framework.knobs import Knobs
 from planner.specs.layers.components import Experts

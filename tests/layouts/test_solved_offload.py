@@ -11,13 +11,13 @@ from planner.costs import largest_offload
 from planner.costs.memory import OFFLOAD_STEPS, footprint
 from planner.costs.memory.pipeline_activations import fewest_recomputed, offloadable_bytes
 from planner.costs.pricing import pricing_of
-from planner.layouts.launchable_layouts import layouts_of
-from planner.layouts.layout_batches import column_batches
-from planner.layouts.layout_fields import FULL_LAYERS, OFFLOAD, SCHEDULE, SCHEDULES
-from planner.layouts.layout_problem import fixed_fields, layout_problem
-from planner.layouts.layout_screening import screen, seconds_of
-from planner.layouts.layout_space import layout_at
-from planner.layouts.space_bound import layout_bounds
+from planner.layouts.bounds.space_bound import layout_bounds
+from planner.layouts.screening.layout_screening import screen, seconds_of
+from planner.layouts.space.launchable_layouts import layouts_of
+from planner.layouts.space.layout_batches import column_batches
+from planner.layouts.space.layout_fields import FULL_LAYERS, OFFLOAD, SCHEDULE, SCHEDULES
+from planner.layouts.space.layout_problem import fixed_fields, layout_problem
+from planner.layouts.space.layout_space import layout_at
 from planner.plan.launchable.launch_refusals import launch_refusals
 from planner.plan.launchable.launch_rules import trained_facts
 from planner.scoring import score

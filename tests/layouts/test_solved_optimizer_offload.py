@@ -12,13 +12,13 @@ from planner.costs.memory import OFFLOAD_STEPS, footprint
 from planner.costs.memory.model_states import moment_bytes
 from planner.costs.step import static_step_seconds
 from planner.errors import Infeasible, InputError
-from planner.layouts.launchable_layouts import layouts_of
-from planner.layouts.layout_fields import FULL_LAYERS, OPTIMIZER_OFFLOAD, RECOMPUTE, columns_for
-from planner.layouts.layout_problem import fixed_fields, layout_problem
-from planner.layouts.layout_screening import screen
-from planner.layouts.layout_space import layout_at
-from planner.layouts.solved_optimizer_offload import offloads_moments
-from planner.layouts.space_bound import layout_bounds
+from planner.layouts.bounds.space_bound import layout_bounds
+from planner.layouts.screening.layout_screening import screen
+from planner.layouts.screening.solved_optimizer_offload import offloads_moments
+from planner.layouts.space.launchable_layouts import layouts_of
+from planner.layouts.space.layout_fields import FULL_LAYERS, OPTIMIZER_OFFLOAD, RECOMPUTE, columns_for
+from planner.layouts.space.layout_problem import fixed_fields, layout_problem
+from planner.layouts.space.layout_space import layout_at
 from planner.plan.launchable.launch_refusals import launch_refusals
 from planner.plan.launchable.launch_rules import trained_facts
 from planner.runtime.preflight.preflight_checks import refusals

@@ -7,13 +7,13 @@ import pytest
 
 from planner.check.checked_plan import check_plan
 from planner.errors import Infeasible
-from planner.layouts.launchable_layouts import layouts_of
-from planner.layouts.layout_problem import fixed_fields, layout_problem
-from planner.layouts.layout_screening import screen
-from planner.layouts.layout_space import layout_at
-from planner.layouts.searched_parts import with_searched_parts
-from planner.layouts.space_bound import layout_bounds, space_bound
-from planner.layouts.split_bound import least_divided
+from planner.layouts.bounds.space_bound import layout_bounds, space_bound
+from planner.layouts.bounds.split_bound import least_divided
+from planner.layouts.screening.layout_screening import screen
+from planner.layouts.screening.searched_parts import with_searched_parts
+from planner.layouts.space.launchable_layouts import layouts_of
+from planner.layouts.space.layout_problem import fixed_fields, layout_problem
+from planner.layouts.space.layout_space import layout_at
 from planner.scoring import false_statements, plan_space_seconds, score, with_bound_digest, with_score
 from planner.specs.base import with_fields
 from planner.strategies import parallel_search

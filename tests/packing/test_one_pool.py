@@ -9,7 +9,7 @@ from planner.costs.packing_problem import GroupShape, PackingProblem, RankPool
 from planner.packing.balanced import best_balanced, one_item_per_micro_batch
 from planner.packing.makespan_search import best_of_each_pool, restrict_to_pool, search_makespans, step_lower_bound
 from planner.packing.packed_groups import packing_seconds
-from planner.scoring.bounds import area_seconds
+from planner.scoring.bounds.step_bounds import area_seconds
 from tests.examples import examples
 from tests.groupings import best, problems, require_possible
 

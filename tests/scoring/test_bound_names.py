@@ -8,7 +8,7 @@ from planner import files
 from planner.cli.views.plan_tables import proof_line
 from planner.plan.plan_file import Outcome, Plan
 from planner.report.plan_head import bound_text
-from planner.scoring.bounds import BOUNDS, bounds_same_work
+from planner.scoring.bounds.step_bounds import BOUNDS, bounds_same_work
 from planner.scoring.score import score
 
 GOLDEN = Path(__file__).parents[1] / "golden"

@@ -1,8 +1,8 @@
 """A bound over layouts says in words which these are, of one module and of several."""
 
 from planner.scoring import with_score
-from planner.scoring.bound_scope import bound_over
-from planner.scoring.bounds import SPACE
+from planner.scoring.bounds.bound_scope import bound_over
+from planner.scoring.bounds.step_bounds import SPACE
 from planner.specs.base import with_fields
 from planner.strategies.static.joint_plan import plan_together
 from tests.modality_jobs import seeing_job

@@ -10,16 +10,15 @@ from planner.costs.cost_lines import Cost, CostLine, RingTerm
 from planner.packing.makespan_search import search_makespans
 from planner.packing.packed_groups import packing_seconds
 from planner.plan.task import Task
-from planner.scoring.bounds import (
+from planner.scoring.bounds.coupled_bound import coupled_seconds
+from planner.scoring.bounds.step_bounds import (
     Bound,
     area_seconds,
     busiest_rank_seconds,
     exact_seconds,
     highest,
-    longest_seconds,
     packing_bound,
 )
-from planner.scoring.coupled_bound import coupled_seconds
 from planner.simulate import simulate
 from planner.specs.base import Layers, Ranks
 from tests.examples import examples
@@ -38,7 +37,7 @@ def found(problem):
 def test_bounds_hold_for_the_best_grouping(problem, known):
     """Whatever the grouping that was known took."""
     least = best(problem)
-    for seconds in (area_seconds(problem), longest_seconds(problem), exact_seconds(problem, least * known)):
+    for seconds in (area_seconds(problem), exact_seconds(problem, least * known)):
         assert seconds <= least * (1 + 1e-7)
     for effort in (1, 3):
         assert coupled_seconds(problem, least * known, effort) <= least * (1 + 1e-9)
@@ -60,7 +59,7 @@ def test_more_effort_bounds_no_worse(problem):
     value = found(problem)
     bounds = [packing_bound(problem, value, effort).seconds for effort in (0, 1, 2, 3)]
     assert bounds == sorted(bounds)
-    assert bounds[0] >= max(area_seconds(problem), longest_seconds(problem))
+    assert bounds[0] >= area_seconds(problem)
 
 
 @examples(50)
@@ -75,8 +74,7 @@ def test_bounds_grow_with_the_unit_of_time(problem, factor):
     shapes = tuple(replace(shape, line=dearer(shape.line)) for shape in problem.shapes)
     row, step = problem.micro_batch_seconds * factor, problem.step_seconds * factor
     times = replace(problem, shapes=shapes, micro_batch_seconds=row, step_seconds=step)
-    for bound in (area_seconds, longest_seconds):
-        assert bound(times) == pytest.approx(factor * bound(problem))
+    assert area_seconds(times) == pytest.approx(factor * area_seconds(problem))
     assert best(times) == pytest.approx(factor * best(problem))
 
 
@@ -84,7 +82,6 @@ def test_one_sequence_is_bounded_by_its_best_degree():
     lines = {1: CostLine(0.0, 1.0, 0.1), 2: CostLine(0.0, 0.7, 0.2)}
     problem = one_pool([100], 2, lines, 1000, micro_batch_seconds=3.0, step_seconds=5.0)
     assert best(problem) == pytest.approx(0.2 + 70 + 3 + 5)
-    assert longest_seconds(problem) == pytest.approx(0.1 + 70 + 3 + 5)
     assert coupled_seconds(problem, best(problem), 2) == pytest.approx(best(problem))
 
 
@@ -98,7 +95,7 @@ def test_a_sequence_that_dwarfs_the_rest_is_bounded_by_coupling():
     """It holds half the ranks for long; what they cannot hold beside it needs another micro-batch."""
     lines = {degree: CostLine(0.01 / degree, 0.0, 0.0) for degree in (1, 4)}
     problem = one_pool([400] + [100] * 8, 8, lines, 100)
-    assert (area_seconds(problem), longest_seconds(problem), best(problem)) == pytest.approx((300, 400, 450))
+    assert (area_seconds(problem), best(problem)) == pytest.approx((300, 450))
     assert coupled_seconds(problem, 460.0, 2) == pytest.approx(450, rel=1e-3)
 
 
@@ -129,7 +126,7 @@ def test_two_halves_of_a_device_are_as_busy_as_one():
 
 @pytest.mark.parametrize("last", [1.0, 1.0 - 2**-53, 1.0 + 2**-52])
 def test_of_bounds_equal_but_for_rounding_the_first_is_named(last):
-    assert highest([Bound(0.5, "longest"), Bound(1.0, "area"), Bound(last, "coupled")]).by == "area"
+    assert highest([Bound(0.5, "exact"), Bound(1.0, "area"), Bound(last, "coupled")]).by == "area"
 
 
 def test_a_bound_that_is_truly_higher_is_named_wherever_it_stands():

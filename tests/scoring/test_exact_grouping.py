@@ -8,7 +8,7 @@ from planner.costs.cost_lines import CostLine
 from planner.costs.packing_problem import GroupShape, PackingProblem, RankPool
 from planner.packing.packed_groups import PackedGroup, packing_seconds
 from planner.programs import BACKENDS
-from planner.scoring.exact_grouping import formulate, max_micro_batches, small_enough, solve_grouping
+from planner.scoring.bounds.exact_grouping import formulate, max_micro_batches, small_enough, solve_grouping
 from planner.strategies.sequence_groups import pack
 from tests.examples import examples, soaked
 from tests.groupings import best, one_pool, problems, require_possible

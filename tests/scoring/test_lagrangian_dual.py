@@ -9,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from planner.programs import ProgramBuilder, solve
-from planner.scoring.lagrangian_dual import (
+from planner.scoring.bounds.lagrangian_dual import (
     Destination,
     DivisibleSequences,
     LagrangianDual,

@@ -10,7 +10,7 @@ from planner.plan.legal.plan_laws import violations
 from planner.plan.plan_file import Plan
 from planner.plan.schedules import SCHEDULES
 from planner.plan.schedules.explicit import slot_lines
-from planner.scoring.bounds import busiest_rank_seconds
+from planner.scoring.bounds.step_bounds import busiest_rank_seconds
 from planner.scoring.score import score
 from planner.specs.base import with_fields
 from tests.examples import examples

@@ -7,7 +7,7 @@ import pytest
 from planner import files
 from planner.plan.legal.plan_laws import violations
 from planner.plan.plan_file import Group, OffloadedItem, Plan, SharedDeviceItems
-from planner.scoring.bounded_step import standard_groups
+from planner.scoring.bounds.bounded_step import standard_groups
 from planner.scoring.score import score
 from planner.specs.base import Ranks, with_fields
 from tests.plans import degrees_of

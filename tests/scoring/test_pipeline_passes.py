@@ -9,8 +9,8 @@ from planner.orders.slot_timing import fits_memory
 from planner.plan.schedules import schedule_slots
 from planner.plan.schedules.explicit import slot_lines
 from planner.plan.tasks.expand import expand
-from planner.scoring import pipeline_passes
-from planner.scoring.pipeline_passes import order_bound_seconds, replica_pipelines, splits_backward
+from planner.scoring.bounds import pipeline_passes
+from planner.scoring.bounds.pipeline_passes import order_bound_seconds, replica_pipelines, splits_backward
 from planner.scoring.score import pricing_of, score
 from planner.specs.base import with_fields
 from planner.strategies import parallel_search

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from planner.costs.packing_table import PackingTable, packing_table
 from planner.packing.packed_groups import Packing, packing_seconds
-from planner.scoring.coupled_bound import (
+from planner.scoring.bounds.coupled_bound import (
     COUNTS_DISTINGUISHED,
     CoupledProblem,
     LongGroup,

@@ -8,7 +8,7 @@ from planner.costs.memory.allowed_memory import allowed_bytes
 from planner.costs.pricing import pricing_of
 from planner.orders.slot_timing import fits_memory, peak_activations
 from planner.plan.tasks.expand import expand
-from planner.scoring.pipeline_passes import replica_pipelines
+from planner.scoring.bounds.pipeline_passes import replica_pipelines
 from planner.scoring.plan_memory import PlanMemory, exceeds_memory
 from planner.specs.base import with_fields
 from planner.units import GIB

@@ -11,11 +11,11 @@ from planner.costs.memory.footprint import footprint
 from planner.costs.memory.token_caps import ActivationBytes, token_cap
 from planner.costs.pricing import pricing_of
 from planner.errors import Infeasible
-from planner.layouts.layout_fields import columns_for
-from planner.layouts.layout_problem import layout_problem
+from planner.layouts.space.layout_fields import columns_for
+from planner.layouts.space.layout_problem import layout_problem
 from planner.orders.slot_timing import fits_memory
 from planner.plan.tasks.expand import expand
-from planner.scoring.pipeline_passes import passes_by_group, pipelines_of_groups, replica_pipelines
+from planner.scoring.bounds.pipeline_passes import passes_by_group, pipelines_of_groups, replica_pipelines
 from planner.scoring.plan_memory import PlanMemory, exceeds_memory
 from planner.scoring.score import require_memory, score
 from planner.specs.base import Layers, with_fields

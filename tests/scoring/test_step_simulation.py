@@ -8,13 +8,13 @@ from random import Random
 import pytest
 
 from planner.costs import Pricing, pricing_of
-from planner.layouts.layout_fields import SEARCHED_FIELDS, layout_of
-from planner.layouts.layout_problem import layout_problem
+from planner.layouts.space.layout_fields import SEARCHED_FIELDS, layout_of
+from planner.layouts.space.layout_problem import layout_problem
 from planner.plan.mesh.identical_groups import NO_IDENTICAL_GROUPS, identical_groups
 from planner.plan.schedules import schedule_slots
 from planner.plan.tasks import rounds
 from planner.scoring import step_simulation as stepping
-from planner.scoring.bounds import busiest_rank_seconds
+from planner.scoring.bounds.step_bounds import busiest_rank_seconds
 from planner.scoring.score import score, whole_score
 from planner.simulate.equal_micro_batches import equal_step_seconds
 from planner.specs.base import with_fields

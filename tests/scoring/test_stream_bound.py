@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from planner.costs.cost_lines import CostLine
 from planner.packing.packed_groups import packing_seconds
 from planner.packing.stream_search import stream_search
-from planner.scoring.stream_bound import stream_seconds
+from planner.scoring.bounds.stream_bound import stream_seconds
 from tests.examples import examples
 from tests.groupings import one_pool, simple
 from tests.step_groupings import best, offloading, step_problems, warm_start

@@ -9,15 +9,15 @@ from planner import files, pipeline
 from planner.costs.memory.allowed_memory import oom_chance
 from planner.costs.memory.footprint import footprint
 from planner.errors import Infeasible, InputError
-from planner.layouts.launchable_layouts import layouts_of
-from planner.layouts.layout_fields import RECOMPUTE, SEARCHED_FIELDS, columns_for, layout_of
-from planner.layouts.layout_problem import fixed_fields, layout_problem
-from planner.layouts.layout_screening import closed_form_parts, fullest_columns, screen
-from planner.layouts.layout_space import layout_at, layout_space
+from planner.layouts.screening.layout_screening import closed_form_parts, fullest_columns, screen
+from planner.layouts.space.launchable_layouts import layouts_of
+from planner.layouts.space.layout_fields import RECOMPUTE, SEARCHED_FIELDS, columns_for, layout_of
+from planner.layouts.space.layout_problem import fixed_fields, layout_problem
+from planner.layouts.space.layout_space import layout_at, layout_space
 from planner.plan.descriptions import fixable_layout, layout_text
 from planner.plan.legal.plan_laws import violations
 from planner.plan.plan_file import Plan, assignments
-from planner.scoring.plan_space import plan_space_seconds
+from planner.scoring.bounds.plan_space import plan_space_seconds
 from planner.scoring.score import score
 from planner.scoring.step_simulation import step_seconds
 from planner.specs.base import Ranks, with_fields

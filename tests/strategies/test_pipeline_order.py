@@ -12,7 +12,7 @@ from planner.orders import bound_fixed_sequence
 from planner.plan.legal.plan_laws import violations
 from planner.plan.plan_file import Plan
 from planner.plan.tasks.expand import expand
-from planner.scoring.pipeline_passes import ReplicaPipeline, replica_pipelines
+from planner.scoring.bounds.pipeline_passes import ReplicaPipeline, replica_pipelines
 from planner.scoring.score import score
 from planner.solve_job import solve_job
 from planner.specs.base import with_fields

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from planner.layouts import layout_points, layout_problem, layouts_of, screen, table_points
-from planner.layouts.layout_space import layout_at
-from planner.layouts.plainness import UNUSUAL, most_conventional
+from planner.layouts.space.layout_space import layout_at
+from planner.layouts.space.plainness import UNUSUAL, most_conventional
 from planner.pipeline import plan_of, why_not
 from planner.plan.plan_file import Layout
 from planner.scoring import false_statements, score, with_bound_digest

@@ -3,14 +3,12 @@
 from planner.costs.memory.allowed_memory import FRAGMENTED, allowed_bytes, device_accounting, oom_chance
 from planner.costs.memory.footprint import (
     Footprint,
-    candidate_stages,
     footprint,
     fullest_stage,
     layer_token_bytes,
     layers_on_stage,
 )
 from planner.costs.memory.layer_room import LayerKept, LayerRoom, layer_kept, layer_room, usual_kind
-from planner.costs.memory.model_states import layers_before
 from planner.costs.memory.offload import STEPS as OFFLOAD_STEPS
 from planner.costs.memory.offload import Offloading
 from planner.costs.memory.pipeline_activations import in_flight
@@ -27,7 +25,6 @@ __all__ = [
     "Offloading",
     "StageBytes",
     "allowed_bytes",
-    "candidate_stages",
     "device_accounting",
     "footprint",
     "fullest_stage",
@@ -35,7 +32,6 @@ __all__ = [
     "layer_kept",
     "layer_room",
     "layer_token_bytes",
-    "layers_before",
     "layers_on_stage",
     "oom_chance",
     "resident_footprint",

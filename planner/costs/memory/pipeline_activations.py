@@ -5,10 +5,10 @@ times as many on the first (Korthikanti et al., arXiv 2205.05198, §4.2.3). Zero
 weight gradients wait for the bubble; H2: 2·pp − 1 (Qi et al., arXiv 2401.10241, §2).
 
 Each chunk of layers keeps those of its first layer and its last, as there is no compute left that would overlap their
-copies. Layers are recomputed chunk by chunk from the first on (layouts/recomputed_layers.py), so that the last layer of
-a chunk is recomputed last: with n of l layers in v chunks recomputed, e(n) = min(n, v) + max(0, n − (l − v)) of the 2·v
-ends are. With A bytes kept by a layer, a by a recomputed one, and a share r of what is between the ends offloaded, a
-rank keeps
+copies. Layers are recomputed chunk by chunk from the first on (layouts/screening/recomputed_layers.py), so that the
+last layer of a chunk is recomputed last: with n of l layers in v chunks recomputed, e(n) = min(n, v) + max(0, n − (l −
+v)) of the 2·v ends are. With A bytes kept by a layer, a by a recomputed one, and a share r of what is between the ends
+offloaded, a rank keeps
 
     (1 − r)·(l·A − n·(A − a)) + r·(2·v·A − e(n)·(A − a))
 

@@ -159,11 +159,10 @@ def stages_bytes(
     module: Module,
     at: LayoutColumns,
     accounting: MemoryCoefficients,
-    alike: bool = False,
     parts: Sequence[RecomputedPart] = (),
 ) -> Iterator[StageBytes]:
-    """The stages of which one is the fullest, each with the layouts in which it may be; `alike`: with all in which it
-    is another than the last; `parts`: kinds of activations that are asked for by themselves.
+    """The stages of which one is the fullest, each with the layouts in which it may be; `parts`: kinds of activations
+    that are asked for by themselves.
     """
     meshes, of_mesh = distinct_places(at, STATE_FIELDS)
     shards, of_shards = distinct_places(at, LAYER_FIELDS)
@@ -174,7 +173,7 @@ def stages_bytes(
     for stage in candidate_stages(module, meshes):
         number = stage_at(meshes, stage)
         counts = np.array(np.broadcast_arrays(*stage_layers(module, meshes, number).values()))
-        (layouts,) = np.nonzero(may_be_fullest(meshes, stage, counts, [] if alike else earlier)[of_mesh])
+        (layouts,) = np.nonzero(may_be_fullest(meshes, stage, counts, earlier)[of_mesh])
         earlier.append(counts)
         mesh, shard, many = of_mesh[layouts], of_shards[layouts], batches[layouts]
         held = [count[mesh] for count in counts]

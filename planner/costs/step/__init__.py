@@ -1,42 +1,32 @@
 """The closed form of a static step: seconds of stages, pipeline and replicas, for columns of layouts."""
 
-from planner.costs.step.few_micro_batches import few_micro_batches_seconds
 from planner.costs.step.least_split import (
     LinesOfStages,
     behind_first_rank_by_layers,
     lines_of_stages,
-    mean_collective_seconds,
     seconds_behind,
 )
 from planner.costs.step.least_step import (
     StepItems,
     least_busy_seconds,
-    least_first_stage_seconds,
-    least_kept_seconds,
     least_path_seconds,
     least_step_seconds,
 )
 from planner.costs.step.stage_seconds import item_seconds, one_rank
 from planner.costs.step.static_step import FeedingEncoder, StepSeconds, fed_step_seconds, static_step_seconds
-from planner.costs.step.unequal_turns import SequenceSizes
 
 __all__ = [
     "FeedingEncoder",
     "LinesOfStages",
-    "SequenceSizes",
     "StepItems",
     "StepSeconds",
     "behind_first_rank_by_layers",
     "fed_step_seconds",
-    "few_micro_batches_seconds",
     "item_seconds",
     "least_busy_seconds",
-    "least_first_stage_seconds",
-    "least_kept_seconds",
     "least_path_seconds",
     "least_step_seconds",
     "lines_of_stages",
-    "mean_collective_seconds",
     "one_rank",
     "seconds_behind",
     "static_step_seconds",

@@ -11,15 +11,11 @@ the first, and those behind the last forward. The smallest chunk's count for all
 each, beside c seconds of compute each and a constant p, max(x, ℓ·x − w·(c·ℓ + p)·(1 − 1/ℓ)) is exposed, which does not
 fall in ℓ: where the second term is larger, x ≥ w·(c + p/ℓ), and its slope x − w·c − w·p/ℓ² is no less than 0.
 
-And whatever the schedule, no two collectives of a rank run at once, so that a step takes at least all of them.
-
-Where micro-batches are unequal, a collective hides behind the longest pass of any replica: what they add in turn is
-in costs/step/unequal_turns.py. Of those once a step only what has no compute beside it counts, one layer of ℓ.
+Where micro-batches are unequal, a collective hides behind the longest pass of any replica: none counts in turn, and of
+those once a step only what has no compute beside it, one layer of ℓ.
 """
 
 from collections.abc import Sequence
-from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 
@@ -38,13 +34,6 @@ from planner.costs.network.replica_exchange import (
     updated_parameters,
 )
 from planner.costs.step.stage_seconds import mean_layer_seconds
-from planner.costs.step.unequal_turns import (
-    SequenceSizes,
-    Turns,
-    added_in_turn,
-    linear_layer_seconds,
-    same_micro_batch,
-)
 from planner.specs.layers import Module, kind_counts
 from planner.units import MS
 
@@ -52,23 +41,12 @@ ANY_LENGTH = 1e30  # seconds of compute that hide all that can be hidden
 ROUNDING = 1e-9  # of a micro-batch
 
 
-class GatheredSeconds(NamedTuple):
-    """Seconds of ZeRO-3's collectives on the last pipeline rank: what they add to its passes, and all of them."""
-
-    in_turn: Number
-    every: Number
-
-
-def gathered_seconds(
-    module: Module, at: LayoutColumns, sizes: SequenceSizes | None, machine: MachineModel, exactly: bool = False
-) -> GatheredSeconds:
-    """Seconds of ZeRO-3's collectives of a step on the last pipeline rank, (layouts,); 0 below ZeRO-3. `sizes`: of
-    unequal sequences, `exactly`: whether layers recompute what the layouts say, and no more.
+def gathered_seconds(module: Module, at: LayoutColumns, equal: bool, machine: MachineModel) -> Number:
+    """Seconds that ZeRO-3's collectives of a step add to the passes of the last pipeline rank, (layouts,); 0 below
+    ZeRO-3, and where micro-batches are not equal.
     """
-    if not np.any(np.asarray(at.zero) >= 3):
-        return GatheredSeconds(0.0, 0.0)
-    if sizes:
-        return unequal_turns(module, at, sizes, machine, exactly)
+    if not equal or not np.any(np.asarray(at.zero) >= 3):
+        return 0.0
     whole = on_distinct(at, exchange_fields(at), lambda some: stage_exchange(module, some, machine))
     alone = at.micro_batches * in_turn_seconds(module, at, machine, whole, module.layers)
     smallest = np.maximum(1.0, np.floor(module.layers / (at.pp * at.vpp)))
@@ -77,35 +55,7 @@ def gathered_seconds(
     count = np.floor(at.micro_batches + ROUNDING) * at.vpp * (not machine.accounting.keeps_gathered)
     warm_up = np.where(np.asarray(at.vpp) > 1, (at.vpp - 1.0) * at.pp, 0.0)
     turns = np.maximum(0.0, count - warm_up - 1.0) * (at.schedule in ("1f1b", "interleaved"))
-    staged, sharded = np.asarray(at.pp) > 1, np.asarray(at.zero) >= 3
-    in_turn, every = np.where(staged, turns * pair, alone), np.where(staged, count * pair, alone)
-    return GatheredSeconds(np.where(sharded, in_turn, 0.0), np.where(sharded, every, 0.0))
-
-
-def unequal_turns(
-    module: Module, at: LayoutColumns, sizes: SequenceSizes, machine: MachineModel, exactly: bool
-) -> GatheredSeconds:
-    """Seconds of ZeRO-3's collectives in turn with unequal micro-batches: without a pipeline of all collectives, of
-    1F1B of those of the smallest stage that come between one micro-batch and the next; with chunks, or split backwards,
-    of none.
-    """
-    staged, plain = np.asarray(at.pp) > 1, (np.asarray(at.vpp) == 1) & (at.schedule == "1f1b")
-    whole, chunk = (
-        on_distinct(at, exchange_fields(at), partial(each, module, machine=machine))
-        for each in (stage_exchange, chunk_exchange)
-    )
-    gather, again, reduce = (
-        np.where(staged, getattr(chunk, name), getattr(whole, name)) for name in ("gather", "backward_gather", "reduce")
-    )
-    layers = np.where(staged, np.maximum(1.0, np.floor(module.layers / at.pp)), module.layers)
-    micro_batches = np.ceil(at.micro_batches - ROUNDING)
-    turns = np.where(staged, (micro_batches - 1.0) * plain * (not machine.accounting.keeps_gathered), micro_batches)
-    forward, backward = same_micro_batch(module, at, sizes, machine, layers, None if exactly else (0.0, 1.0))
-    each = Turns(turns, gather, forward), Turns(turns, again + reduce, backward)
-    pause = machine.timing.micro_batch_ms * MS
-    passes = at.micro_batches * (linear_layer_seconds(module, at, machine).seconds * layers + 2.0 * pause)
-    added = added_in_turn(each, passes, machine.dp_window, 1.0 / layers)
-    return GatheredSeconds(np.where(np.asarray(at.zero) >= 3, added, 0.0), 0.0)
+    return np.where(np.asarray(at.zero) >= 3, np.where(np.asarray(at.pp) > 1, turns * pair, alone), 0.0)
 
 
 def chunk_exchange(module: Module, at: LayoutColumns, machine: MachineModel) -> ReplicaExchange:
@@ -165,31 +115,15 @@ def behind_first_rank(module: Module, at: LayoutColumns, equal: bool, machine: M
     return once_seconds(module, at, equal, machine, found, layers) + optimizer_seconds(module, at, machine)
 
 
-def behind_any_rank(module: Module, at: LayoutColumns, equal: bool, machine: MachineModel) -> Number:
-    """Seconds behind the last backward of any rank with one chunk: of no fewer layers than the smallest has, and
-    nothing outside them.
-    """
-    layers = np.maximum(1.0, np.floor(module.layers / at.pp))
-    found = on_distinct(at, exchange_fields(at), lambda some: chunk_exchange(module, some, machine))
-    return once_seconds(module, at, equal, machine, found, layers) + chunk_update_seconds(module, at, machine)
-
-
 def least_update_seconds(module: Module, at: LayoutColumns, machine: MachineModel) -> Number:
-    """Seconds of the update of the mean rank at least: of all layers without a pipeline, else of the smallest."""
-    chunks = chunk_update_seconds(module, at, machine) * at.vpp
-    return np.where(np.asarray(at.pp) > 1, chunks, optimizer_seconds(module, at, machine))
+    """Seconds of the update of the mean rank at least: with a pipeline of its layers alone."""
+    per_node, layers = machine.network.per_node, kind_counts(module)
 
+    def of_layers(some: LayoutColumns) -> Number:
+        return updated_parameters(replicated_in_layers(module, some, layers, per_node), some)
 
-def chunk_update_seconds(module: Module, at: LayoutColumns, machine: MachineModel) -> Number:
-    """Seconds of the update of the smallest chunk's layers."""
-    count = on_distinct(at, exchange_fields(at), lambda some: chunk_updated_parameters(module, some, machine))
-    return count * parameter_update_seconds(at, machine)
-
-
-def chunk_updated_parameters(module: Module, at: LayoutColumns, machine: MachineModel) -> Number:
-    """Parameters that a rank updates of the smallest chunk's layers, of the kinds that have fewest."""
-    kinds = [replicated_in_layers(module, at, {kind: 1.0}, machine.network.per_node) for kind in kind_counts(module)]
-    return least_of_chunk(module, at, [updated_parameters(each, at) for each in kinds])
+    of_mean = on_distinct(at, exchange_fields(at), of_layers) * parameter_update_seconds(at, machine) / at.pp
+    return np.where(np.asarray(at.pp) > 1, of_mean, optimizer_seconds(module, at, machine))
 
 
 def once_seconds(

@@ -81,34 +81,10 @@ def lines_of_stages(module: Module, items: StepItems, machine: MachineModel) -> 
         constant = np.where(plain, alone, constant)
         each = np.where(plain, (at.micro_batches - 1.0) * t - hidden * layer.forward.seconds, each)
     if items.equal and np.any(np.asarray(at.zero) >= 3) and not machine.accounting.keeps_gathered:
-        plain = (vpp == 1) & (at.schedule == "1f1b")
-        every = gathered_in_turn(module, at, machine, layer, at.micro_batches + 0.0 * pp)
-        longer = ~plain & (every.each > each)  # no two collectives of a rank run at once, whatever runs beside them
         turns = steady_turns(at, pp - 1.0 - rank) * (at.schedule == "1f1b")
         some = gathered_in_turn(module, at, machine, layer, turns)
-        constant = np.where(longer, np.minimum(constant, every.constant), constant + some.constant)
-        each = np.where(longer, every.each, each + some.each)
-        collectives = collective_seconds(module, at, machine)
-        longest = ~plain & (collectives > each)
-        constant, each = np.where(longest, np.minimum(constant, 0.0), constant), np.where(longest, collectives, each)
-        before = np.where((longer | longest).any(axis=0), 0.0, before)
+        constant, each = constant + some.constant, each + some.each
     return LinesOfStages(constant, before, np.maximum(each, LEAST_EACH))
-
-
-def collective_seconds(module: Module, at: LayoutColumns, machine: MachineModel) -> Floats:
-    """Seconds of ZeRO-3's collectives of one layer in all micro-batches but one, of which a rank has no two at once."""
-    found = behind_first_rank_by_layers(module, at, machine).exchange
-    whole = found.gather + found.backward_gather + found.reduce
-    return np.asarray((at.micro_batches - 1.0) * whole * (np.asarray(at.zero) >= 3))
-
-
-def mean_collective_seconds(module: Module, at: LayoutColumns, machine: MachineModel) -> Floats:
-    """The same of all layers of the mean rank, whatever their kinds: some rank's take as long."""
-    per_node, whole = machine.network.per_node, np.zeros(np.shape(at.tp))
-    for kind, count in kind_counts(module).items():
-        found = exchange_of(replicated_in_layers(module, at, {kind: 1.0}, per_node), at, machine)
-        whole = whole + count * (found.gather + found.backward_gather + found.reduce)
-    return np.asarray((at.micro_batches - 1.0) * whole / at.pp * (np.asarray(at.zero) >= 3))
 
 
 def gathered_in_turn(

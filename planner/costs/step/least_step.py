@@ -15,8 +15,8 @@ exchange  What the first stage's replicas exchange once a step, and its update, 
           backward. So much compute as its own may hide the exchange.
 
 Under ZeRO-3 each micro-batch's parameters are gathered and its gradients reduced (costs/step/least_exchange.py), which
-adds to W. Where weight gradients run whenever a stage waits (zero bubble), the drain does not count,
-and of what follows, each rank has that of its own layers at least.
+adds to W. Where weight gradients run whenever a stage waits (zero bubble), the drain does not count, and what follows
+only on the first rank's own passes.
 """
 
 from dataclasses import replace
@@ -31,10 +31,8 @@ from planner.costs.machine_model import MachineModel
 from planner.costs.memory.model_states import layers_before
 from planner.costs.network.layer_traffic import stage_send_seconds
 from planner.costs.network.mesh_groups import stage_stride
-from planner.costs.network.replica_exchange import optimizer_seconds
 from planner.costs.network_model import CommGroup
 from planner.costs.step.least_exchange import (
-    behind_any_rank,
     behind_first_rank,
     gathered_seconds,
     least_update_seconds,
@@ -46,7 +44,6 @@ from planner.costs.step.stage_seconds import (
     weight_gradient_share,
 )
 from planner.costs.step.static_step import send_fields
-from planner.costs.step.unequal_turns import SequenceSizes, is_linear, linear_layer_seconds
 from planner.specs.layers import Module
 from planner.specs.parallelism import ZERO_BUBBLE
 from planner.units import MS
@@ -62,18 +59,11 @@ class StepItems(NamedTuple):
     mean: LayoutColumns
     first: LayoutColumns
     last: LayoutColumns
-    longest: float = 0.0  # tokens of any sequence, where micro-batches are unequal
-    exactly: bool = False  # whether all of them recompute what the mean one says, and no more
 
     @property
     def equal(self) -> bool:
         """Whether they are all the same."""
         return self.first is self.mean
-
-    @property
-    def sizes(self) -> SequenceSizes | None:
-        """Tokens of the shortest sequence and of the longest, where micro-batches are unequal."""
-        return None if self.equal else SequenceSizes(float(np.min(self.last.seq)), self.longest)
 
 
 class RankLayers(NamedTuple):
@@ -93,48 +83,32 @@ def least_step_seconds(module: Module, items: StepItems, machine: MachineModel) 
     """Seconds that the simulated step of a layout takes at least, (layouts,)."""
     at = items.mean
     pause, head = machine.timing.micro_batch_ms * MS, head_seconds(module, at, machine).seconds
-    gathered = gathered_seconds(module, at, items.sizes, machine, items.exactly)
-    busy = gathered.every
+    gathered = gathered_seconds(module, at, items.equal, machine)
+    busy: Number = 0.0
     for back in range(min(LAST_RANKS, int(np.max(at.pp)))):
         layers = on_distinct(at, CHUNK_FIELDS, partial(rank_layers, module, back))
         share = np.minimum(1.0, layers.recomputed(at) / np.maximum(1.0, layers.held))
         layer = least_layer_seconds(module, replace(at, full_recompute=share), machine)
         work = at.micro_batches * (layer.seconds * layers.held + (head if back == 0 else 0.0) + 2.0 * pause)
         if back == 0:
-            work = work + gathered.in_turn
+            work = work + gathered
         busy = np.maximum(busy, work + around_rank_seconds(module, items, machine, layers, back))
     behind = behind_first_rank(module, at, items.equal, machine, np.maximum(1.0, layers.on_first))
     if at.schedule in ZERO_BUBBLE:  # other ranks may end behind the first
         passes = at.micro_batches * (least_layer_seconds(module, at, machine).seconds * layers.on_first + 2.0 * pause)
-        busy = np.maximum(busy + behind_any_rank(module, at, items.equal, machine), passes + behind)
+        busy = np.maximum(busy, passes + behind)
     else:
         busy = busy + behind
     return busy * (1.0 + machine.jitter(at.ranks)) + machine.timing.step_ms * MS
 
 
-def least_busy_seconds(module: Module, at: LayoutColumns, machine: MachineModel, recomputed: Number = 0.0) -> Number:
+def least_busy_seconds(module: Module, at: LayoutColumns, machine: MachineModel) -> Number:
     """Seconds in which the mean rank of a layout computes at least, (layouts,): passes of mean micro-batches with what
-    they exchange, and the update, without what they wait for. `recomputed`: by the mean layer beside what the layout
-    says, over its forward.
+    they exchange, and the update, without what they wait for.
     """
-    path = path_seconds(module, at, machine)
-    if np.any(recomputed):
-        path = path + recomputed * least_layer_seconds(module, at, machine).forward.seconds * module.layers
-    passes = at.micro_batches * path / at.pp
+    passes = at.micro_batches * path_seconds(module, at, machine) / at.pp
     jitter = 1.0 + machine.jitter(at.ranks)
     return (passes + least_update_seconds(module, at, machine)) * jitter + machine.timing.step_ms * MS
-
-
-def least_first_stage_seconds(module: Module, at: LayoutColumns, machine: MachineModel) -> Number:
-    """Seconds in which the mean rank of the first stage computes at least, (layouts,)."""
-    pause = machine.timing.micro_batch_ms * MS
-    layers = on_distinct(at, CHUNK_FIELDS, partial(rank_layers, module, 0))
-    share = np.minimum(1.0, layers.recomputed(at) / np.maximum(1.0, layers.on_first))
-    layer = least_layer_seconds(module, replace(at, full_recompute=share), machine)
-    head = np.where(np.asarray(at.pp) > 1, 0.0, head_seconds(module, at, machine).seconds)
-    passes = at.micro_batches * (layer.seconds * layers.on_first + head + 2.0 * pause)
-    jitter = 1.0 + machine.jitter(at.ranks)
-    return (passes + optimizer_seconds(module, at, machine)) * jitter + machine.timing.step_ms * MS
 
 
 def least_path_seconds(module: Module, at: LayoutColumns, machine: MachineModel) -> Number:
@@ -145,19 +119,6 @@ def least_path_seconds(module: Module, at: LayoutColumns, machine: MachineModel)
     if at.schedule in ZERO_BUBBLE:
         path = path * (1.0 - weight_gradient_share(module, at, machine))
     return path * (1.0 + machine.jitter(at.ranks)) + machine.timing.step_ms * MS
-
-
-def least_kept_seconds(module: Module, at: LayoutColumns, machine: MachineModel) -> Number:
-    """Seconds at least from the start of a micro-batch's first forward to the end of its last backward, (layouts,):
-    where weight gradients may wait, without these. None where passes are not linear in tokens and token pairs.
-    """
-    if not is_linear(module):
-        return np.zeros(np.shape(at.tp))
-    layer = linear_layer_seconds(module, at, machine).seconds
-    if at.schedule in ZERO_BUBBLE:
-        layer = layer - weight_gradient_share(module, at, machine) * mean_layer_seconds(module, at, machine).seconds
-    pauses = 2.0 * machine.timing.micro_batch_ms * MS * at.pp
-    return (layer * module.layers + pauses) * (1.0 + machine.jitter(at.ranks))
 
 
 def path_seconds(module: Module, at: LayoutColumns, machine: MachineModel) -> Number:
@@ -177,8 +138,13 @@ def least_layer_seconds(module: Module, at: LayoutColumns, machine: MachineModel
     """Seconds of one layer in the mean of all. Where attention has windows, without the exchange of cp around a ring:
     how much these hide of it is simulated for one length.
     """
-    windowed = any(module.window_of(layer) is not None for layer in range(module.layers))
-    return (linear_layer_seconds if windowed else mean_layer_seconds)(module, at, machine)
+    found = mean_layer_seconds(module, at, machine)
+    if all(module.window_of(layer) is None for layer in range(module.layers)):
+        return found
+    ring = np.asarray(at.ring) > 1
+    return MicroBatchSeconds(
+        *(replace(each, cp=np.where(ring, 0.0, each.cp)) for each in (found.forward, found.backward))
+    )
 
 
 def rank_layers(module: Module, back: int, at: LayoutColumns) -> RankLayers:

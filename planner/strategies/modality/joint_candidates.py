@@ -1,7 +1,7 @@
 """Layouts of all modules of a job together, ranked by a closed form: where each encoder is, and with which layout.
 
 The module of the samples, the LLM, has all ranks, or leaves some to encoders, or unused where all divide badly
-(layouts/rank_counts.py). Each encoder is
+(layouts/space/rank_counts.py). Each encoder is
 
 all          on every rank, with a layout of its own: the LLM's tensor, context and pipeline ranks are its replicas
 beside       on the ranks of the LLM, where there are others

@@ -1,8 +1,9 @@
 """The plainest joint layouts within the noise of predictions, and the conventional ones.
 
-From the quickest on, what is unusual about one module (layouts/plainness.py) is left out, one thing after another, as
-long as the step takes no longer than the quickest by more than the job's noise: first offload and ranges of layers that
-recompute, in place of which all layers of a module recompute alike where something has to give; then single fields.
+From the quickest on, what is unusual about one module (layouts/space/plainness.py) is left out, one thing after
+another, as long as the step takes no longer than the quickest by more than the job's noise: first offload and ranges of
+layers that recompute, in place of which all layers of a module recompute alike where something has to give; then single
+fields.
 """
 
 from collections.abc import Iterator

@@ -1,9 +1,9 @@
 """The plainest layout within the noise of predictions, and the conventional one, from what was priced already.
 
-The closed form ranks every layout by what is unusual about it (layouts/plainness.py) and, of as much, by seconds. From
-the plainest on the first few of each number of points are simulated, until one takes no longer than the quickest by
-more than the job's noise. Which few these are does not depend on how large that is: more noise never gives a less plain
-layout. The conventional layout, which guides start with, is simulated beside them.
+The closed form ranks every layout by what is unusual about it (layouts/space/plainness.py) and, of as much, by seconds.
+From the plainest on the first few of each number of points are simulated, until one takes no longer than the quickest
+by more than the job's noise. Which few these are does not depend on how large that is: more noise never gives a less
+plain layout. The conventional layout, which guides start with, is simulated beside them.
 """
 
 from collections import defaultdict

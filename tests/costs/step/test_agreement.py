@@ -11,9 +11,9 @@ from statistics import median
 
 import pytest
 
-from planner.layouts.layout_problem import fixed_fields, layout_problem
-from planner.layouts.layout_screening import closed_form_parts, screen
-from planner.layouts.layout_space import layout_at, layout_space
+from planner.layouts.screening.layout_screening import closed_form_parts, screen
+from planner.layouts.space.layout_problem import fixed_fields, layout_problem
+from planner.layouts.space.layout_space import layout_at, layout_space
 from planner.plan.descriptions import layout_text
 from planner.plan.plan_file import Layout
 from planner.specs.base import Layers

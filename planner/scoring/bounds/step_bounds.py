@@ -1,0 +1,190 @@
+"""Lower bounds on the seconds of a step, as a table: no packing of these sequences on these ranks can be faster.
+
+They hold for the declared degrees, token capacity and kind of synchronisation, never only for a simplified model.
+
+area      Within a micro-batch that lasts C, each rank works at most C − min β seconds beyond the constants, so over all
+          micro-batches N·Σ(C − min β) ≥ Σ_i min_d d·w_d(s_i), and there are at least ⌈Σs/(N·cap)⌉ of them.
+streams   How many micro-batches each rank can run, where ranks synchronise once per step (stream_bound.py).
+coupled   While long sequences hold their ranks, the others run out of memory for tokens (coupled_bound.py).
+exact     The exact integer program (exact_grouping.py), for small problems.
+order     What every order of a pipeline's passes has to wait for, in any sequence (orders/any_sequence_bound.py).
+exchange  The same for micro-batches whose gathers and reductions outlast their compute (exchange_bounds.py).
+tables    Of what embedding tables add to a step, and so added to the others: the slowest rank is no quicker than the
+          mean one (costs/tables/table_bound.py).
+
+busiest_rank  With the assignment given: no rank is done before it has run all its own work.
+
+space         Every static layout of the job's space at once (layouts/bounds/space_bound.py), found with the search
+              alone; of `best` every plan of every strategy whose plans the software can launch and that are not all
+              static, if that is less. Of several modules all of their layouts, ranks and assignments
+              (layouts/bounds/joint_bound.py); where every layout is fixed, all assignments.
+
+`order` and `busiest_rank` bound every order of the same work; the others bound every plan of the job.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from planner.costs import PackingProblem, Pricing, packing_table
+from planner.plan.plan_file import Plan
+from planner.plan.task import Task
+from planner.scoring.bounds.bounded_step import BoundedStep
+from planner.scoring.bounds.coupled_bound import coupled_seconds
+from planner.scoring.bounds.exact_grouping import small_enough, solve_grouping
+from planner.scoring.bounds.exchange_bounds import exchange_problem, step_exchange_seconds
+from planner.scoring.bounds.pipeline_passes import order_bound_seconds
+from planner.scoring.table_score import least_table_seconds
+from planner.simulate import Timeline, whole_tasks
+
+SPACE = "space"
+ROUNDING = 1e-12  # of a bound, relative: by which sums of the same numbers differ between processors
+
+
+class Bound(NamedTuple):
+    """A lower bound in seconds, and its name in BOUNDS."""
+
+    seconds: float
+    by: str
+
+
+class BoundEntry(NamedTuple):
+    """A kind of lower bound: the steps that it applies to, its seconds, and its proof in one sentence for reports.
+
+    `same_work`: it bounds every order of the same work, the assignment to ranks and stages being given; otherwise it
+    bounds every plan of the job. `beside`: it bounds what a step does beside its tasks, and is added to the best of the
+    others.
+    """
+
+    applies: Callable[[BoundedStep], bool]
+    seconds: Callable[[BoundedStep], float]
+    proof: str
+    same_work: bool = False
+    beside: bool = False
+
+
+def step_bound(plan: Plan, number: int, pricing: Pricing, tasks: Sequence[Task], timeline: Timeline) -> Bound:
+    """The best bound that applies: over every plan where the step answers a packing problem, otherwise over the same
+    work; and over what is done beside its tasks.
+    """
+    step = BoundedStep(plan, number, pricing, tasks, timeline)
+    bounds: list[Bound] = []
+    for by, each in BOUNDS.items():
+        if not each.beside and each.same_work == (step.packing_problem_or_none is None) and each.applies(step):
+            bounds.append(Bound(each.seconds(step), by))
+            if bounds[-1].seconds >= step.step_seconds * (1 - ROUNDING):  # nothing can be above it
+                break
+    best = highest(bounds)
+    beside = {by: each.seconds(step) for by, each in BOUNDS.items() if each.beside and each.applies(step)}
+    return Bound(best.seconds + sum(beside.values()), "+".join((best.by, *beside)))
+
+
+def highest(bounds: Sequence[Bound]) -> Bound:
+    """The greatest bound; of those that differ by rounding alone the first, so that every machine names the same."""
+    most = max(bound.seconds for bound in bounds)
+    return next(bound for bound in bounds if bound.seconds >= most * (1 - ROUNDING))
+
+
+def bounds_same_work(by: str) -> bool:
+    """Whether a bound is only over orders of the same work; for several names joined by `+`, whether any is."""
+    return any(BOUNDS[name].same_work for name in by.split("+") if name in BOUNDS)
+
+
+def packing_bound(problem: PackingProblem, value: float, effort: int = 2) -> Bound:
+    """The best bound over packings whose ranks synchronise in each micro-batch; `value`: seconds of a known plan."""
+    return highest((Bound(area_seconds(problem), "area"), Bound(coupled_seconds(problem, value, effort), "coupled")))
+
+
+def area_seconds(problem: PackingProblem) -> float:
+    """Seconds of the step if all work were in perfect balance on the cheapest degrees."""
+    work = packing_table(problem).least_rank_seconds
+    constants = problem.fewest_micro_batches * problem.least_micro_batch_seconds
+    return constants + work / problem.ranks + problem.step_seconds
+
+
+def exact_seconds(problem: PackingProblem, value: float) -> float:
+    """Seconds that the exact program proves; 0 for problems too large for it."""
+    return solve_grouping(problem, value).bound if small_enough(problem, value) else 0.0
+
+
+def exchange_seconds(step: BoundedStep) -> float:
+    """Seconds of steps whose gathers and reductions outlast the compute that could hide them."""
+    if step.syncs_once:
+        return step_exchange_seconds(step.pricing, step.module, step.stream_bound - step.packing_problem.step_seconds)
+    problem = exchange_problem(step.pricing, step.module, step.packing_problem)
+    return packing_bound(problem, step.step_seconds, step.effort).seconds if problem else 0.0
+
+
+def busiest_rank_seconds(tasks: Sequence[Task], timeline: Timeline) -> float:
+    """Seconds of compute of the busiest rank, each task weighted by its share of the device."""
+    shares = {task.id: task.share for task in tasks}
+    busy: dict[int, float] = {}
+    for event, count in zip(timeline.events, timeline.event_counts, strict=True):
+        if event.stream == "compute":
+            for rank in event.ranks:
+                busy[rank] = busy.get(rank, 0.0) + count * shares[event.id] * event.seconds
+    return max(busy.values(), default=0.0)
+
+
+def always(step: BoundedStep) -> bool:
+    """A bound that applies to every step."""
+    return True
+
+
+def syncs_per_step(step: BoundedStep) -> bool:
+    """A bound for ranks that synchronise once per step."""
+    return step.syncs_once
+
+
+def syncs_per_micro_batch(step: BoundedStep) -> bool:
+    """A bound for ranks that synchronise in every micro-batch."""
+    return not step.syncs_once
+
+
+BOUNDS: dict[str, BoundEntry] = {
+    "area": BoundEntry(
+        syncs_per_micro_batch,
+        lambda step: area_seconds(step.packing_problem),
+        "ranks cannot do more than one second of work a second, and the tokens need a number of micro-batches",
+    ),
+    "coupled": BoundEntry(
+        syncs_per_micro_batch,
+        lambda step: step.cached_bound(coupled_seconds, step.effort),
+        "while long sequences hold their ranks, the others run out of room for tokens; every place of the "
+        "longest ones is enumerated, and the rest flows",
+    ),
+    "streams": BoundEntry(
+        syncs_per_step,
+        lambda step: step.stream_bound,
+        "where ranks synchronise once a step: how many micro-batches each can run in the time, and what these hold",
+    ),
+    "exact": BoundEntry(
+        syncs_per_micro_batch,
+        lambda step: step.cached_bound(exact_seconds),
+        "the exact integer program, solved to its end",
+    ),
+    "exchange": BoundEntry(
+        always,
+        exchange_seconds,
+        "parameters are gathered and gradients reduced however items are placed, and what is computed "
+        "meanwhile hides a part of that at most",
+    ),
+    "tables": BoundEntry(
+        lambda step: step.plan.embeddings is not None,
+        lambda step: least_table_seconds(step.plan),
+        "in any groups of ranks, the slowest rank takes no less than the mean one with the cheapest cut of every table",
+        beside=True,
+    ),
+    "busiest_rank": BoundEntry(
+        always,
+        lambda step: busiest_rank_seconds(step.tasks, step.timeline),
+        "given who does what, no order of the tasks ends before the busiest rank has done its own",
+        same_work=True,
+    ),
+    "order": BoundEntry(
+        lambda step: step.order_decided,
+        lambda step: order_bound_seconds(step.plan, step.pricing, whole_tasks(step.timeline, step.tasks)),
+        "given who does what in which stage, every order of the passes has to wait for the path through "
+        "the stages, for a stage's own work, and for room in its memory, in whatever sequence micro-batches come",
+        same_work=True,
+    ),
+}
