@@ -32,12 +32,7 @@ from planner.layouts.space.layout_fields import (
     recompute_ranges,
     searched_overlap,
 )
-from planner.layouts.space.layout_problem import (
-    LayoutProblem,
-    fixed_fields,
-    layout_problem,
-    priced_problem,
-)
+from planner.layouts.space.layout_problem import LayoutProblem, fixed_fields, layout_problem, priced_problem
 from planner.layouts.space.layout_space import LayoutSpace, layout_at
 from planner.layouts.space.plainness import (
     layout_points,
