@@ -13,9 +13,9 @@ from planner.layouts.screening.layout_screening import (
     screen,
     screen_each,
 )
-from planner.layouts.screening.longest_first import assign_least_loaded
 from planner.layouts.screening.searched_parts import searched_sets, with_searched_parts
 from planner.layouts.screening.solved_offload import fixed_offload_hides
+from planner.layouts.screening.unequal_batches import assign_least_loaded
 from planner.layouts.space.joint_problem import JointProblem, unbounded_jointly, with_joint_fields
 from planner.layouts.space.launchable_layouts import layouts_of
 from planner.layouts.space.layout_batches import LayoutIndices
@@ -32,15 +32,9 @@ from planner.layouts.space.layout_fields import (
     recompute_ranges,
     searched_overlap,
 )
-from planner.layouts.space.layout_problem import (
-    LayoutProblem,
-    fixed_fields,
-    layout_problem,
-    priced_problem,
-)
+from planner.layouts.space.layout_problem import LayoutProblem, fixed_fields, layout_problem, priced_problem
 from planner.layouts.space.layout_space import LayoutSpace, layout_at
 from planner.layouts.space.plainness import (
-    UNUSUAL,
     layout_points,
     most_conventional,
     table_points,
@@ -56,7 +50,6 @@ __all__ = [
     "RECOMPUTE_BY_RANGES",
     "SCHEDULE",
     "SEARCHED_FIELDS",
-    "UNUSUAL",
     "DividedLayout",
     "Floats",
     "JointProblem",

@@ -11,7 +11,6 @@ which; activations are in host memory as far as that hides, and all moments of t
 may be.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -108,36 +107,25 @@ class DividedPipelines:
     @cached_property
     def room(self) -> LayerRoom | None:
         """The room for layers; None where the job limits tokens instead."""
-        limited = self.problem.limits.tokens_per_rank is not None
-        return (
-            None
-            if limited
-            else layer_room(self.problem.trained.module, self.at, self.problem.accounting, self.problem.allowed)
-        )
-
-    @cached_property
-    def moments_moved(self) -> Number:
-        """The share of the optimizer's moments that may be in host memory: all, in no time."""
-        return offloads_moments(self.problem, self.at) if optimizer_offload_is_open(self.problem) else 0.0
+        problem = self.problem
+        if problem.limits.tokens_per_rank is not None:
+            return None
+        return layer_room(problem.trained.module, self.at, problem.accounting, problem.allowed)
 
     @cached_property
     def sets(self) -> list[SetOfLayers]:
         """What layers may recompute: what the layouts say; for nothing any parts that are searched; or in full."""
-        return [*self.every_set()]
-
-    def every_set(self) -> Iterator[SetOfLayers]:
-        """Yield what layers may recompute, as `sets` has it."""
         at, problem, none = self.at, self.problem, np.full(self.pp.shape, np.inf)
         open_, ranges = recompute_is_open(problem, at), "ranges" in problem.knobs.recompute
         full = self.set_of("full", 1.0, none) if open_ else None
         others = searched_sets(problem) if not at.recomputed_parts and at.schedule not in ZERO_BUBBLE else ()
-        for number, how in enumerate((recompute_of(at.recomputed_parts), *others)):
-            own = self.set_of(how, at.full_recompute, none) if number else self.bare
-            if full and ranges:
-                own = own._replace(in_full=np.maximum(0.0, full.lines.each - own.lines.each).min(axis=0))
-            yield own
+        each = [self.bare, *(self.set_of(how, at.full_recompute, none) for how in others)]
         if full and not ranges:
-            yield full
+            return [*each, full]
+        if full:
+            longer = (np.maximum(0.0, full.lines.each - own.lines.each).min(axis=0) for own in each)
+            return [own._replace(in_full=seconds) for own, seconds in zip(each, longer, strict=True)]
+        return each
 
     @cached_property
     def bare(self) -> SetOfLayers:
@@ -240,7 +228,7 @@ class DividedPipelines:
         kept, offload = tried.held, tried.offload
         if self.room is None or kept is None:
             return np.full(by_time.shape, np.inf)
-        moved = self.moments_moved
+        moved = offloads_moments(self.problem, self.at) if optimizer_offload_is_open(self.problem) else 0.0
         room, state = self.room.room + moved * self.room.moments_outside, self.room.state - moved * self.room.moments
         left = np.maximum(0.0, seconds - tried.lines.constant)
         ends = 2.0 * np.minimum(self.held.vpp, 2.0)  # layers of a rank that stay, where others are offloaded

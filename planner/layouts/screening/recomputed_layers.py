@@ -63,8 +63,7 @@ def fullest_bytes(
     """
 
     def total(stage: StageBytes) -> Number:
-        shares = (of_stage(stage, each) for each in (share, offload, optimizer_offload))
-        recomputed, *moved = shares
+        recomputed, *moved = (of_stage(stage, each) for each in (share, offload, optimizer_offload))
         return stage.total(recomputed, fragmentation, *moved)
 
     return most_of_stages(stages, total)

@@ -1,11 +1,13 @@
 """What unequal sequences add to a step of equal ones, by how they fall into replicas and micro-batches.
 
-A plan gives each item, longest first, to the least loaded replica and there to the least loaded micro-batch
-(layouts/screening/longest_first.py). That is done here once for each number of replicas, of micro-batches and of
-sequences in one, with the seconds of an item on one rank; what other degrees weigh differently is left to simulation.
+A plan gives each item, longest first, to the least loaded replica and there to the least loaded micro-batch. That is
+done here once for each number of replicas, of micro-batches and of sequences in one, with the seconds of an item on one
+rank; what other degrees weigh differently is left to simulation.
 """
 
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from heapq import heappop, heappush
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +15,6 @@ from numpy.typing import NDArray
 
 from planner.costs import LayoutColumns, MachineModel, distinct_values
 from planner.costs.step import item_seconds, one_rank
-from planner.layouts.screening.longest_first import assign_least_loaded
 from planner.layouts.space.layout_fields import TrainingSetup
 
 Floats = NDArray[np.float64]
@@ -73,3 +74,17 @@ def replica_items(loads: tuple[float, ...], lengths: tuple[int, ...], replicas: 
     """The items of each replica, which has room for so many: micro-batches of more or fewer sequences share them."""
     order = sorted(range(len(lengths)), key=lambda item: -lengths[item])
     return assign_least_loaded(order, loads, replicas, room)
+
+
+def assign_least_loaded(
+    items: Sequence[int], loads: Mapping[int, float] | Sequence[float], bins: int, room: int
+) -> list[list[int]]:
+    """Assign each item in turn to the least loaded bin with room for another; of equal ones to the first."""
+    assigned: list[list[int]] = [[] for _ in range(bins)]
+    least = [(0.0, bin_) for bin_ in range(bins)]
+    for item in items:
+        load, bin_ = heappop(least)
+        assigned[bin_].append(item)
+        if len(assigned[bin_]) < room:
+            heappush(least, (load + loads[item], bin_))
+    return assigned
