@@ -22,10 +22,10 @@ from planner.costs import Floats
 from planner.packing import LongShort, SplitProblem, split_long
 from planner.scoring import step_seconds
 from planner.specs.inputs import Inputs, JobOptions, load_job
-from planner.strategies.static.joint_assignment import JointItems
-from planner.strategies.static.joint_plan import draft_of_layouts, joint_items, plan_of_layouts
+from planner.strategies.assignment.joint_assignment import JointItems
+from planner.strategies.assignment.split_items import SplitItems
+from planner.strategies.static.layouts_plan import draft_of_layouts, joint_items, plan_of_layouts
 from planner.strategies.static.placement import placed_layouts
-from planner.strategies.static.split_items import SplitItems
 
 RANKS, SAMPLES, GROUP, SEEDS, DEGREES = 64, (8, 1), 8, range(3), (2, 4, 8)
 WORKLOADS = {

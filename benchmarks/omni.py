@@ -29,6 +29,8 @@ from planner.scoring.work_at_peak import plan_flops
 from planner.solve_job import read_job
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs, JobOptions
+from planner.strategies.assignment.joint_assignment import JointItems
+from planner.strategies.assignment.joint_streams import JointAssignment
 from planner.strategies.modality.baselines import BASELINES, baseline_trials
 from planner.strategies.modality.joint_candidates import JointSpace, joint_candidates
 from planner.strategies.modality.joint_search import (
@@ -39,9 +41,7 @@ from planner.strategies.modality.joint_search import (
     simulate_quickest,
 )
 from planner.strategies.modality_layout import plan as plan_jointly
-from planner.strategies.static.joint_assignment import JointItems
-from planner.strategies.static.joint_plan import draft_of_layouts
-from planner.strategies.static.joint_streams import JointAssignment
+from planner.strategies.static.layouts_plan import draft_of_layouts
 
 MIXES = ("1:9", "5:5", "9:1")
 PUBLISHED = {

@@ -16,7 +16,7 @@ from planner.plan.join_plans import join_plans
 from planner.plan.plan_file import Prices
 from planner.specs.base import with_fields
 from planner.specs.inputs import JobOptions, load_job
-from planner.strategies.static.joint_plan import plan_together
+from planner.strategies.static.layouts_plan import plan_together
 from planner.workflows.toy_samples import BEGIN, END, FIRST_COLOUR, text_entropy, toy_samples, write_samples
 
 ROOT = Path(__file__).parents[1]

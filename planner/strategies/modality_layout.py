@@ -3,7 +3,7 @@
 Decision: of the LLM, that is the module of the samples, a layout of parallel_search's space, on all ranks or without
 those that it leaves to encoders; of each encoder its place, among the LLM's ranks, on its first stage, or apart, and
 tp, cp, pp, ZeRO, recomputation and offload of its own (strategies/modality/joint_candidates.py). Samples and what they
-read are assigned as in plans by hand (strategies/static/joint_plan.py). Candidates are ranked by the closed form of
+read are assigned as in plans by hand (strategies/static/layouts_plan.py). Candidates are ranked by the closed form of
 each module,
 
     T ≈ max(T_llm + Σ T_encoder among its ranks, Σ T_encoder apart) + Σ T_encoder apart / micro-batches
@@ -26,12 +26,13 @@ from planner.plan.plan_file import Plan
 from planner.scoring import over_joint_space, with_score
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
+from planner.strategies.assignment import JointItems
 from planner.strategies.modality.job_search import search_job
 from planner.strategies.modality.joint_alternatives import joint_alternatives
 from planner.strategies.modality.joint_errors import nearest_error, require_possible_fields
 from planner.strategies.modality.joint_search import JointSearch
 from planner.strategies.modality.plain_layouts import conventional, plainest
-from planner.strategies.static import JointItems, quicker_assignment, solve_fixed, unsupported_together
+from planner.strategies.static import quicker_assignment, solve_fixed, unsupported_together
 from planner.strategies.static.tried_layouts import TriedLayouts, chosen_plan
 
 SUMMARY = "encoders and LLM together: a layout of each, and the ranks of each: all, the first stage, or their own"

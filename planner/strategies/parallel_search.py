@@ -57,11 +57,11 @@ from planner.scoring import (
 )
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
+from planner.strategies.assignment.module_items import require_token_limit
+from planner.strategies.one_module.numeric_alternatives import numeric_alternatives
+from planner.strategies.one_module.plain_choice import PlainChoice
+from planner.strategies.one_module.simulated_layouts import layout_alternatives, simulate_best
 from planner.strategies.static.infeasible_layout import infeasible_error
-from planner.strategies.static.numeric_alternatives import numeric_alternatives
-from planner.strategies.static.plain_choice import PlainChoice
-from planner.strategies.static.simulated_layouts import layout_alternatives, simulate_best
-from planner.strategies.static.static_plan import require_token_limit
 from planner.strategies.static.tried_layouts import TriedLayouts, Tries, chosen_plan
 from planner.units import percent
 

@@ -15,7 +15,7 @@ from planner.specs.base import Ranks, with_fields
 from planner.specs.inputs import JobOptions, load_job
 from planner.strategies import STRATEGIES
 from planner.strategies.static import memory_fit_of_plan
-from planner.strategies.static.joint_plan import plan_together
+from planner.strategies.static.layouts_plan import plan_together
 from tests.specs.workload.test_stream_batches import FILES
 
 BUBBLES = Path(__file__).parents[1] / "golden/by_hand/encoder-in-bubbles/plan.yaml"

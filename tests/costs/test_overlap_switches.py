@@ -17,7 +17,7 @@ from planner.specs.hardware.profile import ModuleCosts, PassCosts, PassFit
 from planner.specs.inputs import JobOptions, load_job
 from planner.strategies import sequence_groups
 from planner.strategies.static.fixed_layout import fixed_layout
-from planner.strategies.static.joint_plan import draft_of_layouts
+from planner.strategies.static.layouts_plan import draft_of_layouts
 from tests.plans import staged_plan
 from tests.static_jobs import small_cluster, static_inputs
 

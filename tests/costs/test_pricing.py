@@ -30,9 +30,9 @@ from planner.specs.hardware.cluster import Cluster
 from planner.specs.hardware.profile import Profile
 from planner.specs.inputs import JobOptions, load_job
 from planner.specs.model import Model
+from planner.strategies.one_module.simulated_layouts import simulate_layout
 from planner.strategies.static.fixed_layout import fixed_layout
-from planner.strategies.static.joint_plan import draft_of_layouts
-from planner.strategies.static.simulated_layouts import simulate_layout
+from planner.strategies.static.layouts_plan import draft_of_layouts
 from planner.units import MS
 from tests.examples import soaked
 from tests.static_jobs import for_software, small_cluster, static_inputs, static_job

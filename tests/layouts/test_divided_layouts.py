@@ -19,7 +19,7 @@ from planner.specs.inputs import JobOptions, load_job
 from planner.specs.named_files import read_software
 from planner.specs.parallelism import Parallelism
 from planner.strategies import parallel_search
-from planner.strategies.static.simulated_layouts import simulate_layout
+from planner.strategies.one_module.simulated_layouts import simulate_layout
 from planner.strategies.static.static_prediction import predict_job
 from tests.examples import share
 from tests.static_jobs import for_software, small_cluster, static_inputs, static_job

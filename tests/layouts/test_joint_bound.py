@@ -24,7 +24,7 @@ from planner.scoring.bounds.plan_space import joint_problem_of_plan
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs, JobOptions, load_job
 from planner.specs.parallelism import Parallelism
-from planner.strategies.static.joint_plan import plan_together, priced_together
+from planner.strategies.static.layouts_plan import plan_together, priced_together
 from planner.units import GIB
 from tests.examples import examples
 from tests.placed_jobs import placed_job

@@ -10,7 +10,7 @@ from planner.layouts.space.launchable_layouts import layouts_of
 from planner.layouts.space.layout_problem import fixed_fields, layout_problem
 from planner.layouts.space.layout_space import layout_at
 from planner.strategies import parallel_search
-from planner.strategies.static.simulated_layouts import simulate_layout
+from planner.strategies.one_module.simulated_layouts import simulate_layout
 from tests.examples import share
 from tests.static_jobs import small_cluster, static_inputs
 

@@ -18,7 +18,7 @@ from planner.specs.base import with_fields
 from planner.specs.framework.knobs import Knobs
 from planner.specs.parallelism import DEFAULT_RANK_ORDER, MESH_DIMS, ZERO_BUBBLE
 from planner.strategies import parallel_search
-from planner.strategies.static.simulated_layouts import simulate_layout
+from planner.strategies.one_module.simulated_layouts import simulate_layout
 from planner.strategies.static.static_prediction import predict_job
 from tests.examples import share
 from tests.static_jobs import small_cluster, static_inputs

@@ -17,7 +17,7 @@ from planner.specs.base import with_fields
 from planner.specs.framework.knobs import Knobs
 from planner.specs.layers import kind_counts
 from planner.specs.parallelism import ZERO_BUBBLE
-from planner.strategies.static.simulated_layouts import simulate_layout
+from planner.strategies.one_module.simulated_layouts import simulate_layout
 from tests.static_jobs import small_cluster, static_inputs
 
 VARIED = [300, 9000, 512, 700, 4096, 1000, 2048, 600, 333, 8192, 64, 1500, 2500, 700, 128, 4000]

@@ -17,7 +17,7 @@ from planner.specs.framework.knobs import Knobs
 from planner.specs.layers.components import Experts
 from planner.specs.parallelism import DEFAULT_RANK_ORDER
 from planner.strategies import parallel_search
-from planner.strategies.static.simulated_layouts import simulate_layout
+from planner.strategies.one_module.simulated_layouts import simulate_layout
 from tests.static_jobs import small_cluster, static_inputs
 
 RANKS = 8

@@ -27,7 +27,7 @@ from planner.specs.parallelism import ZERO_BUBBLE, Parallelism
 from planner.strategies import parallel_search
 from planner.strategies.static import predict_job
 from planner.strategies.static.closed_form_change import smallest_change
-from planner.strategies.static.joint_plan import draft_of_layouts
+from planner.strategies.static.layouts_plan import draft_of_layouts
 from planner.strategies.static.memory_fit import memory_fit_of_job
 from tests.static_jobs import small_cluster, static_inputs
 

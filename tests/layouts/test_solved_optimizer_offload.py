@@ -29,7 +29,7 @@ from planner.specs.inputs import JobOptions, load_job
 from planner.specs.parallelism import parts_of
 from planner.specs.parameters import parameter_counts
 from planner.strategies import parallel_search
-from planner.strategies.static.joint_plan import draft_of_layouts
+from planner.strategies.static.layouts_plan import draft_of_layouts
 from planner.strategies.static.memory_fit import memory_fit_of_job
 from tests.examples import share as share_of
 from tests.static_jobs import for_software, small_cluster, static_job

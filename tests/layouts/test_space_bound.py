@@ -17,7 +17,7 @@ from planner.layouts.space.layout_space import layout_at
 from planner.scoring import false_statements, plan_space_seconds, score, with_bound_digest, with_score
 from planner.specs.base import with_fields
 from planner.strategies import parallel_search
-from planner.strategies.static.simulated_layouts import simulate_layout
+from planner.strategies.one_module.simulated_layouts import simulate_layout
 from tests.static_jobs import small_cluster, static_inputs
 
 VARIED = [300, 9000, 512, 700, 4096, 1000, 2048, 600, 333, 8192, 64, 1500, 2500, 700, 128, 4000]

@@ -5,7 +5,7 @@ those whose encoder splits a long image or video over ranks that have short ones
 import pytest
 
 from planner.specs.inputs import JobOptions, load_job
-from planner.strategies.static.joint_plan import plan_together
+from planner.strategies.static.layouts_plan import plan_together
 from tests.examples import soaked
 from tests.placed_jobs import EVERY_RANK, LONG_IMAGE, LONG_VIDEO, NO_CLIPS, NO_IMAGES, PLACEMENTS, placed_job
 from tests.runtime.multi_module_plans import require_those_of_one_process

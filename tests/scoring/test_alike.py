@@ -17,7 +17,7 @@ from planner.scoring.score import Score, score
 from planner.simulate import simulate
 from planner.specs.base import Ranks, with_fields
 from planner.strategies.static.fixed_layout import fixed_layout
-from planner.strategies.static.joint_plan import draft_of_layouts
+from planner.strategies.static.layouts_plan import draft_of_layouts
 from tests.plans import sharded_plan
 from tests.replica_plans import replicas
 from tests.scoring.priced import priced

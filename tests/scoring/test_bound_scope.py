@@ -4,7 +4,7 @@ from planner.scoring import with_score
 from planner.scoring.bounds.bound_scope import bound_over
 from planner.scoring.bounds.step_bounds import SPACE
 from planner.specs.base import with_fields
-from planner.strategies.static.joint_plan import plan_together
+from planner.strategies.static.layouts_plan import plan_together
 from tests.modality_jobs import seeing_job
 
 

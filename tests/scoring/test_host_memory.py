@@ -12,7 +12,7 @@ from planner.specs.hardware.cluster import NodeStorage
 from planner.specs.named_files import read_software
 from planner.strategies import parallel_search
 from planner.strategies.static.fixed_layout import fixed_layout
-from planner.strategies.static.joint_plan import draft_of_layouts
+from planner.strategies.static.layouts_plan import draft_of_layouts
 from planner.strategies.static.memory_fit import memory_fit_of_job
 from planner.units import GIB
 from tests.static_jobs import small_cluster, static_inputs

@@ -24,7 +24,7 @@ from planner.specs.hardware.profile import ModuleCosts, PassCosts
 from planner.specs.job import Limits
 from planner.specs.sequence_sharding import SequenceSplit
 from planner.strategies.static.fixed_layout import fixed_layout
-from planner.strategies.static.joint_plan import draft_of_layouts
+from planner.strategies.static.layouts_plan import draft_of_layouts
 from planner.units import GIB, KIB
 from tests.plans import staged_plan
 from tests.scoring.priced import FIT, priced

@@ -18,7 +18,7 @@ from planner.scoring.bounds.step_bounds import busiest_rank_seconds
 from planner.scoring.score import score, whole_score
 from planner.simulate.equal_micro_batches import equal_step_seconds
 from planner.specs.base import with_fields
-from planner.strategies.static.joint_plan import draft_of_layouts
+from planner.strategies.static.layouts_plan import draft_of_layouts
 from tests.static_jobs import small_cluster, static_inputs
 
 EQUAL = 1e-9

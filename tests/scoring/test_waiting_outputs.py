@@ -10,7 +10,7 @@ from planner.scoring import require_memory, score
 from planner.simulate import OutputBytes
 from planner.specs.base import with_fields
 from planner.specs.shapes import DTYPE_BYTES
-from planner.strategies.static.joint_plan import solve_together
+from planner.strategies.static.layouts_plan import solve_together
 from tests.modality_jobs import seeing_job
 
 ROWS, IMAGES = (300,) * 6, "patches,row\n" + "".join(f"{160 + 40 * n},{n}\n" for n in range(6))

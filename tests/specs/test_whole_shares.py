@@ -16,7 +16,7 @@ from planner.plan.tokens.token_shards import rank_token_spans
 from planner.scoring import score
 from planner.specs.inputs import JobOptions, load_job
 from planner.specs.sequence_sharding import UNEVEN, rank_spans, whole_shares
-from planner.strategies.static.joint_plan import plan_together
+from planner.strategies.static.layouts_plan import plan_together
 from tests.examples import examples
 from tests.placed_jobs import EVERY_RANK, LONG_IMAGE, LONG_VIDEO, placed_job
 

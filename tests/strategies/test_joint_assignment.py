@@ -16,14 +16,14 @@ from planner.plan.plan_file import Layout, Plan, assignments
 from planner.scoring import step_seconds
 from planner.specs.base import Ranks, with_fields
 from planner.specs.inputs import Inputs, JobOptions, load_job
-from planner.strategies.static.joint_assignment import JointItems
-from planner.strategies.static.joint_plan import draft_of_layouts, falling_sizes, joint_items, plan_together
-from planner.strategies.static.joint_streams import encoder_work, pass_places
-from planner.strategies.static.light_ends import total, with_light_ends
-from planner.strategies.static.pipeline_turns import first_stage_slots, pipeline_turns, turns_without_pipeline
+from planner.strategies.assignment.joint_assignment import JointItems
+from planner.strategies.assignment.joint_streams import encoder_work, pass_places
+from planner.strategies.assignment.light_ends import total, with_light_ends
+from planner.strategies.assignment.pipeline_turns import first_stage_slots, pipeline_turns, turns_without_pipeline
+from planner.strategies.assignment.rank_loads import PipelineLoads, pipeline_loads
+from planner.strategies.assignment.step_estimate import EncoderWork, PipelineWork, Read, step_estimate
+from planner.strategies.static.layouts_plan import draft_of_layouts, falling_sizes, joint_items, plan_together
 from planner.strategies.static.placement import placed_layouts
-from planner.strategies.static.rank_loads import PipelineLoads, pipeline_loads
-from planner.strategies.static.step_estimate import EncoderWork, PipelineWork, Read, step_estimate
 from tests.examples import examples
 from tests.placed_jobs import EVERY_RANK, LONG_IMAGE, PLACEMENTS, placed_job
 

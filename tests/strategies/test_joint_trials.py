@@ -14,12 +14,12 @@ from planner.plan.tasks.expand import expand
 from planner.scoring import TriedPlan, score
 from planner.scoring.tried_plan import least_peaks
 from planner.specs.inputs import JobOptions, load_job
+from planner.strategies.assignment.joint_assignment import JointItems
 from planner.strategies.modality.joint_candidates import JointSpace, joint_candidates
 from planner.strategies.modality.joint_changes import neighbours
 from planner.strategies.modality.joint_search import CLEARLY_SLOWER, JointSearch, JointTrials, Limits
-from planner.strategies.static.joint_assignment import JointItems
-from planner.strategies.static.joint_plan import pricing_for
-from planner.strategies.static.module_space import ModuleSpace
+from planner.strategies.modality.module_space import ModuleSpace
+from planner.strategies.static.layouts_plan import pricing_for
 from tests.modality_jobs import seeing_job
 
 EACH = 2  # of the candidates, and of the changes of each, about one in so many is tried

@@ -18,8 +18,8 @@ from planner.specs.inputs import JobOptions, load_job
 from planner.specs.parallelism import Parallelism
 from planner.strategies import modality_layout
 from planner.strategies.modality.kept_features import kept_sources, kept_variants
-from planner.strategies.static.joint_plan import solve_together
-from planner.strategies.static.module_space import ModuleOption
+from planner.strategies.modality.module_space import ModuleOption
+from planner.strategies.static.layouts_plan import solve_together
 from planner.units import GIB
 from tests.modality_jobs import CLUSTER, seeing_job
 

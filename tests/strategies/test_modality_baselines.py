@@ -16,7 +16,7 @@ from planner.strategies.modality.joint_candidates import JointSpace
 from planner.strategies.modality.joint_search import JointTrials
 from planner.strategies.modality.level_stages import batch_pricing, passes_seconds
 from planner.strategies.modality_layout import plan as solve_jointly
-from planner.strategies.static.joint_plan import plan_together, priced_together
+from planner.strategies.static.layouts_plan import plan_together, priced_together
 from tests.placed_jobs import MODEL, placed_job
 
 OPEN = {"llm": "", "vit": "", "ear": ""}

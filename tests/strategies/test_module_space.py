@@ -9,7 +9,7 @@ from planner.layouts import screen, screen_each
 from planner.specs.base import Ranks
 from planner.specs.inputs import JobOptions, load_job
 from planner.strategies.modality.joint_candidates import JointSpace, joint_candidates
-from planner.strategies.static.module_space import (
+from planner.strategies.modality.module_space import (
     PASSES,
     distinct_kinds,
     encoder_parts,

@@ -24,12 +24,12 @@ from planner.specs.base import Ranks, with_fields
 from planner.specs.inputs import JobOptions, load_job
 from planner.specs.parallelism import Parallelism, decided_fields
 from planner.strategies import parallel_search, unsupported
-from planner.strategies.static.fixed_layout import fixed_layout, uneven_degrees
-from planner.strategies.static.joint_plan import draft_of_layouts
-from planner.strategies.static.simulated_layouts import simulate_layout
-from planner.strategies.static.static_plan import (
+from planner.strategies.assignment.module_items import (
     assign_least_loaded,
 )
+from planner.strategies.one_module.simulated_layouts import simulate_layout
+from planner.strategies.static.fixed_layout import fixed_layout, uneven_degrees
+from planner.strategies.static.layouts_plan import draft_of_layouts
 from tests.static_jobs import small_cluster, static_inputs, static_job
 
 VARIED = [8192, 512, 3000, 700, 700, 256, 6000, 4096, 1024, 90, 128, 2048]

@@ -26,7 +26,7 @@ from planner.scoring.score import score
 from planner.specs.base import Layers, Ranks, with_fields
 from planner.specs.inputs import JobOptions, load_job
 from planner.specs.job import Fix
-from planner.strategies.static.joint_plan import plan_together, priced_together, solve_together
+from planner.strategies.static.layouts_plan import plan_together, priced_together, solve_together
 from planner.strategies.static.memory_fit import memory_fit_of_job
 from tests.examples import examples
 from tests.placed_jobs import MODEL, NO_CLIPS, NO_IMAGES, PLACEMENTS, ROWS, placed_job

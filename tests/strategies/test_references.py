@@ -14,7 +14,7 @@ from planner.specs.base import with_fields
 from planner.specs.inputs import JobOptions, load_job
 from planner.specs.parameters import parameter_counts
 from planner.strategies import modality_layout
-from planner.strategies.static.joint_plan import solve_together
+from planner.strategies.static.layouts_plan import solve_together
 from tests.modality_jobs import CLUSTER
 
 DECODER = "kind: decoder, layers: 4, hidden: 64, heads: 4, ffn: 96, vocab: 64"

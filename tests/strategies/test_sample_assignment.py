@@ -17,7 +17,7 @@ from planner.plan.plan_file import Plan, assignments
 from planner.specs.base import with_fields
 from planner.specs.inputs import JobOptions, load_job
 from planner.specs.workload.items import input_count
-from planner.strategies.static.joint_plan import plan_together
+from planner.strategies.static.layouts_plan import plan_together
 from tests.examples import examples
 from tests.specs.workload.test_stream_batches import FILES
 

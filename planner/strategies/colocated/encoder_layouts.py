@@ -14,7 +14,7 @@ from planner.specs.base import Ranks, with_fields
 from planner.specs.inputs import Inputs
 from planner.specs.parallelism import EncoderBackward
 from planner.specs.workload.items import UNITS_PER_TOKEN
-from planner.strategies.static.module_space import MEMORY_SHARES, PASSES, ModuleSpace, encoder_space, fixed_timing
+from planner.strategies.modality.module_space import MEMORY_SHARES, PASSES, ModuleSpace, encoder_space, fixed_timing
 from planner.units import GIB
 
 ORDER: tuple[EncoderBackward, ...] = ("at_once", "last")  # in which layouts are tried

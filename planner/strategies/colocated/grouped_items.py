@@ -9,9 +9,9 @@ from planner.packing import PackedGroup, Packing
 from planner.plan.plan_file import Group, Layout
 from planner.specs.base import Ranks
 from planner.specs.inputs import Inputs
-from planner.strategies.static.joint_streams import Balance, JointAssignment, JointStreams, PlacedSamples
-from planner.strategies.static.pipeline_turns import turns_without_pipeline
-from planner.strategies.static.step_estimate import PipelineWork
+from planner.strategies.assignment.joint_streams import Balance, JointAssignment, JointStreams, PlacedSamples
+from planner.strategies.assignment.pipeline_turns import turns_without_pipeline
+from planner.strategies.assignment.step_estimate import PipelineWork
 
 
 class GroupedItems(JointStreams):

@@ -31,7 +31,7 @@ from planner.strategies.plan_drafts import (
     plan_uses,
     pricing_of_draft,
 )
-from planner.strategies.static.joint_plan import (
+from planner.strategies.static.layouts_plan import (
     micro_batches_of,
     named_groups,
     plan_edges,

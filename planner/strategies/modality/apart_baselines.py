@@ -13,7 +13,7 @@ from planner.strategies.modality.baseline_trial import Layouts, with_open_fields
 from planner.strategies.modality.equal_dp_apart import ModuleApart, equal_dp_layouts
 from planner.strategies.modality.joint_candidates import JointSpace
 from planner.strategies.modality.level_stages import batch_pricing, passes_seconds
-from planner.strategies.static.module_space import MEMORY_SHARES, PASSES, encoder_space, samples_space
+from planner.strategies.modality.module_space import MEMORY_SHARES, PASSES, encoder_space, samples_space
 
 STREAMED: dict[str, Any] = {"schedule": None, "ahead": 1, "backward": "at_once"}  # of encoders: with their readers
 

@@ -27,8 +27,8 @@ from planner.specs.hardware.cluster import device_of_rank
 from planner.specs.inputs import Inputs
 from planner.specs.parallelism import ZERO_BUBBLE, Recompute, decided_fields
 from planner.specs.workload.items import part_lengths
+from planner.strategies.assignment import item_line, micro_batch_count
 from planner.strategies.modality.joint_changes import Change
-from planner.strategies.static import item_line, micro_batch_count
 
 CLOSE = 0.001  # of the allowed memory: as far as looks are trusted
 LOOKS = 5  # at the memory of plans, for one share of it

@@ -18,7 +18,7 @@ from planner.specs.workload.samples import SampleBatch
 from planner.strategies.modality.baseline_trial import Layouts
 from planner.strategies.modality.joint_candidates import JointSpace
 from planner.strategies.modality.level_stages import with_level_stages
-from planner.strategies.static.module_space import MEMORY_SHARES, PASSES, ModuleOption
+from planner.strategies.modality.module_space import MEMORY_SHARES, PASSES, ModuleOption
 
 LLM_LAYOUTS = 4  # of the LLM, with each share of memory for encoders
 REFERENCE_MIX = "5:5"  # for which kept_stages are balanced

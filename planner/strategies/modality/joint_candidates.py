@@ -26,8 +26,9 @@ from planner.plan.plan_file import Layout
 from planner.specs.base import FirstStage, RankChoice, Ranks, with_fields
 from planner.specs.inputs import Inputs
 from planner.specs.parallelism import EncoderBackward, decided_fields
+from planner.strategies.assignment.module_items import micro_batch_count
 from planner.strategies.modality.kept_features import KEEPS_NOTHING, kept_variants, must_keep
-from planner.strategies.static.module_space import (
+from planner.strategies.modality.module_space import (
     MEMORY_SHARES,
     PASSES,
     ModuleOption,
@@ -36,7 +37,6 @@ from planner.strategies.static.module_space import (
     fixed_timing,
     samples_space,
 )
-from planner.strategies.static.static_plan import micro_batch_count
 from planner.units import GIB
 
 Place = Literal["all", "beside", "first_stage", "apart"]

@@ -16,9 +16,9 @@ from planner.specs.inputs import Inputs
 from planner.specs.layers import Module
 from planner.specs.layers.head_widths import kv_heads
 from planner.specs.parallelism import decided_fields
+from planner.strategies.assignment import micro_batch_count
 from planner.strategies.modality.kept_features import ALONE, kept_fields, kept_sources
 from planner.strategies.modality.level_stages import with_level_stages
-from planner.strategies.static import micro_batch_count
 
 Change = dict[str, Any]  # field of a layout → another value
 

@@ -7,9 +7,9 @@ from planner.specs.inputs import Inputs
 from planner.strategies.modality.joint_candidates import JointSpace
 from planner.strategies.modality.joint_search import JointSearch
 from planner.strategies.modality.kept_features import impossible_features
+from planner.strategies.modality.module_space import ModuleSpace
 from planner.strategies.static import FieldChange, fitting_change, fixing
 from planner.strategies.static.infeasible_layout import infeasible_error
-from planner.strategies.static.module_space import ModuleSpace
 from planner.strategies.static.placement import module_ranks
 from planner.units import GIB
 

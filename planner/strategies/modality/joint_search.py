@@ -19,10 +19,11 @@ from planner.plan.legal.limit_laws import launch_laws
 from planner.plan.plan_file import Layout, Plan
 from planner.scoring import TriedPlan
 from planner.specs.inputs import Inputs
+from planner.strategies.assignment import AssignmentRule, JointItems
 from planner.strategies.modality.cheapest_room import CheapestRoom, ModuleAlone, bare_layouts
 from planner.strategies.modality.joint_candidates import JointCandidate
 from planner.strategies.modality.joint_changes import Change, changed, neighbours
-from planner.strategies.static import AssignmentRule, EstimatedDraft, JointItems, estimated_draft
+from planner.strategies.static import EstimatedDraft, estimated_draft
 from planner.strategies.static.tried_layouts import TriedLayouts, Tries
 
 SIMULATED = {1: 0.4, 2: 1.0, 3: 3.0, 4: 10.0}  # by effort: how many times FEW to MANY joint layouts at most

@@ -19,7 +19,7 @@ from planner.specs.inputs import Inputs
 from planner.specs.parallelism import Parallelism, decided_fields
 from planner.specs.shapes import token_output_bytes
 from planner.specs.workload.items import item_tokens
-from planner.strategies.static.module_space import ModuleOption
+from planner.strategies.modality.module_space import ModuleOption
 from planner.units import GB
 
 # Fields of an encoder each of whose ranks computes whole items, and keeps nothing for a backward that there is not.

@@ -10,8 +10,8 @@ from planner.plan.task import Phase, Task
 from planner.specs.base import Layers, Ranks, with_fields
 from planner.specs.inputs import Inputs
 from planner.specs.workload.items import Size, item_tokens, part_lengths
+from planner.strategies.assignment.module_items import micro_batch_count
 from planner.strategies.plan_drafts import plan_uses, pricing_of_draft
-from planner.strategies.static.static_plan import micro_batch_count
 
 PASSES: tuple[Phase, ...] = ("F", "B")
 

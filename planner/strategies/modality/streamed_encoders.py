@@ -4,9 +4,9 @@ Encoders in one pass for all micro-batches repeat no constants, and those that k
 is cheap to change, and often the last that is left to change.
 """
 
+from planner.strategies.assignment.module_items import micro_batch_count
 from planner.strategies.modality.joint_changes import changed, encoder_changes
 from planner.strategies.modality.joint_search import CLEARLY_SLOWER, JointSearch
-from planner.strategies.static.static_plan import micro_batch_count
 
 STREAMING = {"ahead", "serves", "backward"}
 

@@ -1,9 +1,8 @@
-"""One layout for all batches: what a job fixes of it, how it becomes a plan, and what changes when it does not fit."""
+"""Layouts for all batches, of each module: what a job fixes, how they become a plan, and what changes if none fits."""
 
 from planner.strategies.static.changed_layouts import changed_layouts, fixing, with_asked
 from planner.strategies.static.infeasible_layout import impossible_fields
-from planner.strategies.static.joint_assignment import JointItems
-from planner.strategies.static.joint_plan import (
+from planner.strategies.static.layouts_plan import (
     AS_FIXED,
     EstimatedDraft,
     assign_batch,
@@ -16,20 +15,16 @@ from planner.strategies.static.joint_plan import (
     undefined_items,
     unsupported_together,
 )
-from planner.strategies.static.joint_streams import AssignmentRule
 from planner.strategies.static.memory_fit import MemoryFit, StageMemory, memory_fit_of_job, memory_fit_of_plan
 from planner.strategies.static.nearest_change import Change, FieldChange
-from planner.strategies.static.static_plan import item_line, micro_batch_count
 from planner.strategies.static.static_prediction import StepTimePrediction, predict_job, predict_plan
 from planner.strategies.static.tried_change import fitting_change, solve_fixed
 
 __all__ = [
     "AS_FIXED",
-    "AssignmentRule",
     "Change",
     "EstimatedDraft",
     "FieldChange",
-    "JointItems",
     "MemoryFit",
     "StageMemory",
     "StepTimePrediction",
@@ -42,10 +37,8 @@ __all__ = [
     "fitting_change",
     "fixing",
     "impossible_fields",
-    "item_line",
     "memory_fit_of_job",
     "memory_fit_of_plan",
-    "micro_batch_count",
     "plan_of_layouts",
     "predict_job",
     "predict_plan",

@@ -10,10 +10,10 @@ from planner.scoring import HostMemory, PlanMemory, Score, exceeds_memory, fulle
 from planner.specs.base import with_fields
 from planner.specs.hardware.cluster import device_of_rank
 from planner.specs.inputs import Inputs
+from planner.strategies.assignment.packed_modules import packs_samples
 from planner.strategies.static.closed_form_change import ALONE, smallest_change
-from planner.strategies.static.joint_plan import plan_together
+from planner.strategies.static.layouts_plan import plan_together
 from planner.strategies.static.nearest_change import Change
-from planner.strategies.static.packed_modules import packs_samples
 from planner.strategies.static.tried_change import fitting_change
 from planner.units import GIB
 

@@ -14,8 +14,8 @@ from planner.scoring import (
     restate_in_objective,
 )
 from planner.specs.inputs import Inputs
-from planner.strategies.static.joint_plan import priced_together
-from planner.strategies.static.packed_modules import packs_samples
+from planner.strategies.assignment.packed_modules import packs_samples
+from planner.strategies.static.layouts_plan import priced_together
 
 
 @dataclass(frozen=True, slots=True)

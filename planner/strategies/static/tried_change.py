@@ -10,7 +10,7 @@ from planner.specs.base import Ranks, with_fields
 from planner.specs.inputs import Inputs
 from planner.specs.parallelism import Parallelism
 from planner.strategies.static.changed_layouts import changed_layouts, with_asked
-from planner.strategies.static.joint_plan import plan_of_layouts, plan_together, solve_together
+from planner.strategies.static.layouts_plan import plan_of_layouts, plan_together, solve_together
 from planner.strategies.static.nearest_change import Change, FieldChange, nearest_change
 
 

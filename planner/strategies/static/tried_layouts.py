@@ -15,7 +15,7 @@ from planner.plan.descriptions import placed_layout
 from planner.plan.plan_file import Layout, Plan, PricedLayouts
 from planner.scoring import least_expected, passed_over, plan_doubt
 from planner.specs.base import with_fields
-from planner.strategies.static.joint_streams import AssignmentRule
+from planner.strategies.assignment.joint_streams import AssignmentRule
 from planner.units import percent
 
 
@@ -28,7 +28,7 @@ class TriedLayouts:
     plan: Plan | None = None
     seconds: float = inf  # of the step; infinite where there is no plan
     because: str = ""
-    estimate: float = inf  # of the step, by its closed form, or by its assignment alone (step_estimate.py)
+    estimate: float = inf  # of the step, by its closed form, or by its assignment alone (assignment/step_estimate.py)
     rule: AssignmentRule | None = None  # of its assignment
     least: float = 0.0  # seconds that the step takes at least, where that is why there is no plan
     far: bool = False  # its estimate is beyond the limit, and it was not simulated

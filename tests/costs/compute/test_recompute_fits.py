@@ -27,7 +27,7 @@ from planner.specs.job import Fix, Limits
 from planner.specs.layers import Decoder
 from planner.specs.sequence_sharding import SequenceSplit
 from planner.strategies.static.fixed_layout import fixed_layout
-from planner.strategies.static.joint_plan import draft_of_layouts
+from planner.strategies.static.layouts_plan import draft_of_layouts
 from tests.static_jobs import small_cluster, static_inputs
 
 MODULE = Decoder(layers=4, hidden=64, heads=8, kv_heads=4, ffn=128, vocab=256)

@@ -17,7 +17,7 @@ from planner.layouts.space.layout_space import layout_at, layout_space
 from planner.plan.descriptions import layout_text
 from planner.plan.plan_file import Layout
 from planner.specs.base import Layers
-from planner.strategies.static.simulated_layouts import simulate_layout
+from planner.strategies.one_module.simulated_layouts import simulate_layout
 from planner.strategies.static.static_prediction import predict_job
 from tests.examples import share
 from tests.static_jobs import small_cluster, static_inputs

@@ -22,7 +22,7 @@ from planner.plan.task import Phase, Task
 from planner.specs.base import Layers, Ranks
 from planner.specs.inputs import Inputs
 from planner.specs.workload.samples import ReadersByItem, SampleBatch
-from planner.strategies.static.joint_streams import (
+from planner.strategies.assignment.joint_streams import (
     AssignmentRule,
     Balance,
     JointAssignment,
@@ -30,17 +30,17 @@ from planner.strategies.static.joint_streams import (
     PlacedSamples,
     replica_homes,
 )
-from planner.strategies.static.light_ends import with_light_ends
-from planner.strategies.static.pipeline_turns import first_stage_slots, pipeline_turns
-from planner.strategies.static.rank_loads import FORWARD_SHARE, pipeline_loads, stage_shares
-from planner.strategies.static.static_plan import (
+from planner.strategies.assignment.light_ends import with_light_ends
+from planner.strategies.assignment.module_items import (
     ReplicaItems,
     assign_items,
     item_line,
     micro_batch_count,
     replica_groups,
 )
-from planner.strategies.static.step_estimate import PipelineWork
+from planner.strategies.assignment.pipeline_turns import first_stage_slots, pipeline_turns
+from planner.strategies.assignment.rank_loads import FORWARD_SHARE, pipeline_loads, stage_shares
+from planner.strategies.assignment.step_estimate import PipelineWork
 
 EXCHANGES = 200  # of samples between replicas
 LESS = 1.0 - 1e-9  # of the best so far: what another assignment must stay below to be taken

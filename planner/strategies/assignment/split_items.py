@@ -14,8 +14,8 @@ from planner.specs.base import Ranks
 from planner.specs.inputs import Inputs
 from planner.specs.sequence_sharding import whole_shares
 from planner.specs.workload.items import Size, part_lengths
-from planner.strategies.static.static_plan import item_line
-from planner.strategies.static.stream_items import Choice, Reader, StreamItems, size_parts
+from planner.strategies.assignment.module_items import item_line
+from planner.strategies.assignment.stream_items import Choice, Reader, StreamItems, size_parts
 
 DEGREES = (2, 4, 8)  # replicas of a group
 

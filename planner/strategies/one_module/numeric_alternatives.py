@@ -22,9 +22,9 @@ from planner.scoring import score, step_seconds, with_score
 from planner.specs.base import with_fields
 from planner.specs.framework.knobs import Knobs
 from planner.specs.inputs import Inputs
-from planner.strategies.static.joint_plan import draft_of_layouts
-from planner.strategies.static.simulated_layouts import layout_alternative
-from planner.strategies.static.static_plan import require_token_limit
+from planner.strategies.assignment.module_items import require_token_limit
+from planner.strategies.one_module.simulated_layouts import layout_alternative
+from planner.strategies.static.layouts_plan import draft_of_layouts
 from planner.strategies.static.tried_layouts import TriedLayouts
 from planner.units import percent
 

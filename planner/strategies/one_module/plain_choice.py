@@ -30,7 +30,7 @@ from planner.plan.plan_file import Layout, Plan
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
 from planner.specs.parallelism import DEFAULT_RANK_ORDER
-from planner.strategies.static.simulated_layouts import NEAR, simulate_layout, tie_key
+from planner.strategies.one_module.simulated_layouts import NEAR, simulate_layout, tie_key
 from planner.strategies.static.tried_layouts import TriedLayouts
 
 OF_POINTS = {1: 1, 2: 2, 3: 4, 4: 8}  # layouts of each number of points that are simulated at most, by effort

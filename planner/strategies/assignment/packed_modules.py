@@ -18,7 +18,7 @@ from planner.plan.plan_file import Layout
 from planner.specs.inputs import Inputs
 from planner.specs.parallelism import Parallelism
 from planner.specs.workload.items import UNITS_PER_TOKEN, Size, input_count, part_lengths
-from planner.strategies.static.static_plan import item_line
+from planner.strategies.assignment.module_items import item_line
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from planner.packing import PackedLoads, even_packs, mean_shares, pack_samples
 from planner.plan.plan_file import Layout
 from planner.specs.inputs import Inputs
 from planner.specs.workload.sample_batches import has_samples
-from planner.strategies.static.packed_modules import PackedModule, PackingOfSamples, packing_of_samples
+from planner.strategies.assignment.packed_modules import PackedModule, PackingOfSamples, packing_of_samples
 
 ModuleCells = list[list[int]]  # by replica, the items of a micro-batch
 

@@ -16,7 +16,7 @@ from planner.plan.tokens.encoder_outputs import transfer_group
 from planner.specs.base import Layers, Ranks
 from planner.specs.workload.items import Size, item_tokens, part_lengths
 from planner.specs.workload.samples import SampleBatch
-from planner.strategies.static.static_plan import item_line, replica_groups
+from planner.strategies.assignment.module_items import item_line, replica_groups
 
 MicroBatchOf = dict[int, int]  # item → micro-batch
 ReplicaOf = dict[int, Ranks]  # item → ranks of the first stage of the group that works on it

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from planner.strategies.static.static_plan import ReplicaItems
+from planner.strategies.assignment.module_items import ReplicaItems
 
 Seconds = Mapping[int, float]  # by sample
 

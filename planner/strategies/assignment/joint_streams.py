@@ -13,11 +13,11 @@ from planner.plan.mesh.rank_mesh import stage_ranks
 from planner.plan.plan_file import Group, Layout
 from planner.specs.base import Ranks
 from planner.specs.inputs import Inputs
-from planner.strategies.static.rank_loads import FORWARD_SHARE, RankLoads
-from planner.strategies.static.split_items import SplitItems, split_degrees
-from planner.strategies.static.static_plan import replica_groups
-from planner.strategies.static.step_estimate import EncoderWork, PipelineWork, Read, step_estimate
-from planner.strategies.static.stream_items import Choice, MicroBatchOf, Reader, ReplicaOf, StreamItems, first_reads
+from planner.strategies.assignment.module_items import replica_groups
+from planner.strategies.assignment.rank_loads import FORWARD_SHARE, RankLoads
+from planner.strategies.assignment.split_items import SplitItems, split_degrees
+from planner.strategies.assignment.step_estimate import EncoderWork, PipelineWork, Read, step_estimate
+from planner.strategies.assignment.stream_items import Choice, MicroBatchOf, Reader, ReplicaOf, StreamItems, first_reads
 
 LONG = 1.0  # of a replica's mean seconds: an item that takes more may be worth splitting
 

@@ -1,7 +1,7 @@
 """Layouts of the modules of a job, on their ranks, as one plan: those that the job fixes, or that a search tries.
 
-Which sample and which item goes where is decided for all modules together (joint_assignment.py); items of a module that
-is alone go to whoever has least (static_plan.py).
+Which sample and which item goes where is decided for all modules together (assignment/joint_assignment.py); items of a
+module that is alone go to whoever has least (assignment/module_items.py).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -31,13 +31,13 @@ from planner.specs.base import with_fields
 from planner.specs.hardware.cluster import rank_kinds
 from planner.specs.inputs import Inputs
 from planner.specs.job import BY_HAND
+from planner.strategies.assignment.joint_assignment import JointItems
+from planner.strategies.assignment.joint_streams import AssignmentRule, JointAssignment
+from planner.strategies.assignment.module_items import assign_items, micro_batch_count, replica_groups
+from planner.strategies.assignment.packed_modules import packs_samples
+from planner.strategies.assignment.sample_assignment import packed_micro_batches
 from planner.strategies.plan_drafts import draft_plan, plan_uses, pricing_of_draft
-from planner.strategies.static.joint_assignment import JointItems
-from planner.strategies.static.joint_streams import AssignmentRule, JointAssignment
-from planner.strategies.static.packed_modules import packs_samples
 from planner.strategies.static.placement import placed_layouts
-from planner.strategies.static.sample_assignment import packed_micro_batches
-from planner.strategies.static.static_plan import assign_items, micro_batch_count, replica_groups
 from planner.strategies.table import decided_by
 
 Checked = TypeVar("Checked")

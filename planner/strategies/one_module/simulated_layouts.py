@@ -25,7 +25,7 @@ from planner.plan.mesh.synchronisation import sync_of
 from planner.plan.plan_file import Alternative, Layout
 from planner.scoring import least_expected, plan_doubt, step_seconds
 from planner.specs.inputs import Inputs
-from planner.strategies.static.joint_plan import draft_of_layouts
+from planner.strategies.static.layouts_plan import draft_of_layouts
 from planner.strategies.static.tried_layouts import TriedLayouts, why_not_chosen
 from planner.units import percent
 
