@@ -6,9 +6,12 @@ recomputed activations and temporaries of the optimizer's update only while thes
 grows with everything that it holds.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
 
 from planner.costs import Pricing
 from planner.costs.memory import (
@@ -23,15 +26,18 @@ from planner.costs.tables import TableLoads, table_loads
 from planner.orders import MEMORY_ROUNDING
 from planner.plan.mesh.rank_mesh import stage_ranks
 from planner.plan.plan_file import Plan
-from planner.plan.task import Task
+from planner.plan.task import Phase, Task
+from planner.plan.tasks.task_table import GroupWork, TaskTable
 from planner.scoring.offload_check import task_offloading
-from planner.simulate import FurtherBytes, MemoryCurves, OutputBytes, TaskEvent, Timeline, simulate_memory
+from planner.simulate import FurtherBytes, MemoryCurves, OutputBytes, TaskSpans, simulate_memory
 from planner.specs.base import Layers, with_fields
 from planner.specs.framework.memory_coefficients import MemoryCoefficients
 from planner.specs.hardware.cluster import device_of_rank
 from planner.specs.hardware.profile import Device
 from planner.specs.sequence_sharding import SequenceSplit
 from planner.units import GIB
+
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -45,25 +51,43 @@ class PlanMemory:
     alike: dict[tuple[str, Layers], int] = field(default_factory=dict)  # layers → the number of all that keep as much
     kinds_of_layers: dict[Hashable, int] = field(default_factory=dict)  # what these have in common → their number
 
-    def over_step(self, timeline: Timeline, tasks: Sequence[Task], updates: bool = True) -> MemoryCurves:
+    def over_step(self, spans: TaskSpans, tasks: TaskTable, updates: bool = True) -> MemoryCurves:
         """Bytes on every rank over a simulated step; or over its passes alone, without what its update holds."""
         further = FurtherBytes(
             self.update_bytes if updates else lambda _: 0.0, self.output_bytes if self.forward_only else None
         )
-        return simulate_memory(timeline, tasks, self.forward_bytes, self.static_bytes, self.recomputed_bytes, further)
+        kept = self.bytes_of(tasks, ("F",), self.forward_bytes)
+        recomputed = self.bytes_of(tasks, ("B", "I"), self.recomputed_bytes)
+        return simulate_memory(spans, tasks, kept, self.static_bytes, recomputed, further)
 
-    def in_order(self, tasks: Sequence[Task]) -> MemoryCurves:
+    def in_order(self, tasks: TaskTable) -> MemoryCurves:
         """Bytes on every rank over a step whose tasks come one after another. No task takes any rank out of the order
         of all, so where a rank does one pass at a time it holds as much, at its peak, in the simulated step: but for
         outputs of frozen encoders that wait for other ranks, which are ahead of it there or behind.
         """
         return self.over_step(self.one_by_one(tasks), tasks)
 
-    def one_by_one(self, tasks: Sequence[Task]) -> Timeline:
-        """The passes and updates of a step one after another, in the order of its tasks."""
-        holding = [(at, task) for at, task in enumerate(tasks) if task.phase not in ("send", "recv", "gather", "sync")]
-        each = (TaskEvent(task.id, task.phase, task.module, task.ranks, at, at + 1) for at, task in holding)
-        return Timeline(tuple(each), len(tasks), self.plan.size)
+    def one_by_one(self, tasks: TaskTable) -> TaskSpans:
+        """The tasks of a step one after another, in their order."""
+        return TaskSpans.one_by_one(len(tasks), self.plan.size)
+
+    def bytes_of(self, tasks: TaskTable, phases: tuple[Phase, ...], bytes_of: Callable[[Task], float]) -> Floats:
+        """Bytes of activations of each task of some phases, (n,), found once for those that are alike."""
+        places, found = tasks.where(lambda kind: kind.phase in phases), np.zeros(len(tasks))
+        offloaded = any(work.offload for work in tasks.works)
+        first, like = tasks.alike(places, lambda kind: self.kind_key(kind, offloaded), self.work_key)
+        found[places] = np.array([bytes_of(tasks.task(place)) for place in first])[like]
+        return found
+
+    def kind_key(self, kind: Task, offloaded: bool) -> Hashable:
+        """All of a kind of pass that its activations depend on but its items, some of which may be offloaded."""
+        where = kind.degree, kind.ring, self.pricing.device_kinds(kind.ranks), self.kind(kind.ranks[0])
+        copied = task_offloading(self.plan, self.pricing, kind) if offloaded else None
+        return kind.module, self.kept_by(kind.module, kind.layers), where, copied
+
+    def work_key(self, work: GroupWork) -> Hashable:
+        """All of a group's work in a micro-batch that its activations depend on."""
+        return work.sizes, work.parts, work.offload, work.items if self.pricing.reads else ()
 
     def forward_bytes(self, task: Task) -> float:
         """Bytes of activations that a forward leaves on each of its ranks, without offloaded ones."""
@@ -78,10 +102,10 @@ class PlanMemory:
             return (layers + max(held.head for held in each)) * self.fragmentation_factor(task)
         return max(held.layers + held.head for held in each) * self.fragmentation_factor(task)
 
-    def hosts_over_step(self, timeline: Timeline, tasks: Sequence[Task]) -> MemoryCurves:
+    def hosts_over_step(self, spans: TaskSpans, tasks: TaskTable) -> MemoryCurves:
         """Bytes of each rank in its host's memory over a simulated step: offloaded activations and optimizer states."""
-        further = FurtherBytes(lambda _: 0.0)
-        return simulate_memory(timeline, tasks, self.offloaded_bytes, self.offloaded_states, further=further)
+        offloaded = self.bytes_of(tasks, ("F",), self.offloaded_bytes)
+        return simulate_memory(spans, tasks, offloaded, self.offloaded_states)
 
     def offloaded_bytes(self, task: Task) -> float:
         """Bytes of activations that a forward offloads from each of its ranks."""
