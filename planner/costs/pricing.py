@@ -110,9 +110,9 @@ class Pricing:
 
     def price_key(self, task: Task) -> tuple[object, ...]:
         """All of a task that its price depends on."""
-        once, reader = task.micro_batch is None, reader_of(task)[0]
+        when, reader = task.micro_batch and task.micro_batch > 0, reader_of(task)[0]  # None: once a step
         where = task.ranks, task.split, task.peers, task.share
-        return task.module, task.phase, task.layers, task.lengths, where, once, reader, self.cross_reads(task)
+        return task.module, task.phase, task.layers, task.lengths, where, when, reader, self.cross_reads(task)
 
     def send_key(self, task: Task) -> tuple[object, ...]:
         """All of a send that its price depends on but its tokens: of one between stages, or of groups alike, there are
