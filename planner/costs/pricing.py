@@ -87,7 +87,6 @@ class Pricing:
     weight_lines: dict[tuple[LayerPass, str], CostLine] = field(default_factory=dict)
     offloadings: dict[tuple[str, str, Layers], Offloading] = field(default_factory=dict)
     pass_costs: dict[tuple[int, tuple[int, ...]], Cost] = field(default_factory=dict)  # by the id of a line of `lines`
-    known: dict[tuple[object, ...], Cost] = field(default_factory=dict)  # prices by all that they depend on
 
     def with_concurrency(self, tasks: Sequence[Task], left_out: int = 0) -> "StepPrices":
         """The price of each of these tasks of a step, given the tasks of the step that run concurrently with it.
@@ -96,23 +95,12 @@ class Pricing:
         return StepPrices(self, ConcurrentPasses(TaskTable.of(tasks), left_out))
 
     def price(self, task: Task, concurrent: tuple[ConcurrentGroups, ...] = ()) -> Cost:
-        """Seconds of a task next to concurrent passes, with source and spread; alone cached by all they depend on."""
+        """Seconds of a task next to concurrent passes, with source and spread."""
         if task.phase == "recv":  # its send has the seconds
             return NO_COST
         if task.share == 1 and task.phase in PASS_PHASES:  # cached by its line and lengths
             return self.pass_cost(task)
-        if concurrent:
-            return self.new_price(task, concurrent)
-        key = (*self.send_key(task), task.tokens) if task.phase == "send" else self.price_key(task)
-        if key not in self.known:
-            self.known[key] = self.new_price(task, concurrent)
-        return self.known[key]
-
-    def price_key(self, task: Task) -> tuple[object, ...]:
-        """All of a task that its price depends on."""
-        when, reader = task.micro_batch and task.micro_batch > 0, reader_of(task)[0]  # None: once a step
-        where = task.ranks, task.split, task.peers, task.share
-        return task.module, task.phase, task.layers, task.lengths, where, when, reader, self.cross_reads(task)
+        return self.new_price(task, concurrent)
 
     def send_key(self, task: Task) -> tuple[object, ...]:
         """All of a send that its price depends on but its tokens: of one between stages, or of groups alike, there are

@@ -151,7 +151,7 @@ def activation_changes(
         places += [backwards, backwards]
         seconds += [spans.starts[backwards], spans.ends[backwards]]
         amounts += [recomputed[backwards], -recomputed[backwards]]
-    on_ranks = ragged([alike.of(kind.ranks) if kind.phase in ("F", "B", "I") else () for kind in tasks.kinds])
+    on_ranks = ragged([alike.among(kind.ranks) if kind.phase in ("F", "B", "I") else () for kind in tasks.kinds])
     each = on_ranks.gathered(tasks.kind[np.concatenate(places)])
     changes = np.stack([np.concatenate(seconds), np.concatenate(amounts)], axis=1)[each.owners()]
     changed, rank_of = changes[:, 1] != 0, each.values

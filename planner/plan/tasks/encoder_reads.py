@@ -34,6 +34,7 @@ class EdgeReads:
         self, plan: Plan, edge: Edge, source: ModuleTasks, target: ModuleTasks, stage: int, line: TaskInserter
     ) -> None:
         self.source, self.target, self.stage, self.feeds = source, target, stage, plan.feeds_of(edge)
+        self.draft = line.draft
         self.ahead, table, stages = plan.layouts[edge.source].ahead, line.table, target.work.stages
         places = np.flatnonzero(
             table.column(lambda kind: kind.module == edge.target, np.bool_) & (table.micro_batch >= 0)
@@ -80,7 +81,25 @@ class EdgeReads:
         back = tuple(self.backwards[key] for key in keys if key in self.backwards)
         ranks, blocked = Ranks(sorted({rank for each in forwards for rank in each.ranks})), self.blocked(forwards)
         before, behind = blocked | self.earlier(forwards), self.last(forwards, back)
-        return EncoderRead(self, place, ranks, with_items(c, indices), blocked, before, back, behind)
+        computed = self.source.number(place, len(self.source.work.stages) - 1, FORWARD)
+        cell = with_items(c, indices)
+        outputs, gradients = self.transfer("F", cell, ranks, (computed,)), self.transfer("B", cell, ranks, back)
+        return EncoderRead(place, self.stage, outputs, gradients, blocked, before, behind)
+
+    def transfer(self, of: Literal["F", "B"], c: GroupWork, readers: Ranks, after: tuple[int, ...]) -> tuple[int, int]:
+        """Add the send and recv of outputs from the source's last stage to the ranks of who read them, or of their
+        gradients (`of`: B) in the other direction; the send waits for `after`.
+        """
+        source, last = self.source.work, len(self.source.work.stages) - 1
+        name, computed = transfer_group(c.group, self.target.work.module, self.stage), source.stage_ranks(last, c.ranks)
+        send_ranks, recv_ranks = (computed, readers) if of == "F" else (readers, computed)
+        send = Task(
+            source.module, source.stages[last], "send", None, name, send_ranks, degree=c.degree, share=c.share,
+            ring=c.ring, of=of, peers=recv_ranks,
+        )  # fmt: skip
+        sent = self.draft.add(send, c, after)
+        recv = send.changed(phase="recv", ranks=recv_ranks, peers=send_ranks)
+        return sent, self.draft.add(recv, c, (sent,))
 
     def blocked(self, forwards: Sequence[ReadingPass]) -> set[int]:
         """Return these forwards; and where all ranks of the target's stage synchronise in a micro-batch, its gather and
@@ -114,34 +133,15 @@ class EdgeReads:
 
 @dataclass(frozen=True, slots=True)
 class EncoderRead:
-    """What a module reads of one group's work in an encoder. Tasks are named by number."""
+    """What a stage of a module reads of one group's work in an encoder. Tasks are named by number."""
 
-    edge: EdgeReads
-    place: int  # of the source
-    ranks: Ranks  # of the forwards that read
-    cell: GroupWork  # with only the items that are read
+    place: int  # of the work
+    stage: int
+    outputs: tuple[int, int]  # their send and recv
+    gradients: tuple[int, int]  # those of their gradients
     blocked: set[int]  # tasks that cannot end before the outputs arrive
     before: set[int]  # these, and earlier ones that the encoder's forward precedes too
-    backwards: tuple[int, ...]  # the passes that make their gradients
-    behind: set[int]  # these, and what runs together with them
-
-    def transfer(self, line: TaskInserter, of: Literal["F", "B"]) -> tuple[int, int]:
-        """Add the send and recv of outputs from the source's last stage to those who read them, or of their gradients
-        (`of`: B) in the other direction.
-        """
-        source, c = self.edge.source, self.cell
-        last = len(source.work.stages) - 1
-        name = transfer_group(c.group, self.edge.target.work.module, self.edge.stage)
-        ends = source.work.stage_ranks(last, c.ranks), self.ranks
-        after = (source.number(self.place, last, FORWARD),) if of == "F" else self.backwards
-        send_ranks, recv_ranks = ends if of == "F" else ends[::-1]
-        send = Task(
-            source.work.module, source.work.stages[last], "send", None, name, send_ranks, degree=c.degree,
-            share=c.share, ring=c.ring, of=of, peers=recv_ranks,
-        )  # fmt: skip
-        sent = line.draft.add(send, c, after)
-        recv = send.changed(phase="recv", ranks=recv_ranks, peers=send_ranks)
-        return sent, line.draft.add(recv, c, (sent,))
+    behind: set[int]  # passes that make their gradients, and what runs together with them
 
 
 def with_items(c: GroupWork, indices: Sequence[int]) -> GroupWork:

@@ -21,15 +21,6 @@ from planner.plan.tokens.encoder_outputs import reading_stages
 from planner.specs.base import Layers
 
 
-@dataclass(frozen=True, slots=True)
-class OutputTransfer:
-    """The send and recv of outputs that are read, by number."""
-
-    read: EncoderRead
-    send: int
-    recv: int
-
-
 def insert_encoder_tasks(
     plan: Plan, step: Step, encoder: ModuleTasks, draft: StepDraft, order: list[int], times: NominalTimes
 ) -> list[int]:
@@ -76,16 +67,15 @@ class EncoderInsertion:
             self.known_order = NominalOrder(self.line, self.times)
         return self.known_order
 
-    def insert_forwards(self, units: Sequence[TaskUnit]) -> tuple[dict[TaskUnit, list[int]], list[OutputTransfer]]:
+    def insert_forwards(self, units: Sequence[TaskUnit]) -> tuple[dict[TaskUnit, list[int]], list[EncoderRead]]:
         """Insert forwards and sends of outputs. Return, for units with placements, the forward as these cut it; and the
-        transfers whose recvs are not inserted yet.
+        reads whose recvs are not inserted yet.
         """
         unit_forwards: dict[TaskUnit, list[int]] = {}
-        late: list[OutputTransfer] = []
+        late: list[EncoderRead] = []
         for unit in self.placements.insertion_order(units, forward=True):
             placed = self.placements.of(unit, forward=True)
-            transfers = [OutputTransfer(read, *read.transfer(self.line, "F")) for read in unit.reads]
-            tasks = self.forward_tasks(unit, placed, transfers)
+            tasks = self.forward_tasks(unit, placed)
             unplaced = insert_placed_tasks(self.line, tasks, placed, self.works)
             if placed:
                 first_readers = {number for read in unit.reads for number in read.blocked}
@@ -93,20 +83,20 @@ class EncoderInsertion:
             else:
                 first = self.line.first_position(number for read in unit.reads for number in read.before)
                 self.line.insert_before(unplaced, self.order.running(unit.ranks, first))
-            for each in transfers:
-                self.line.add_wait(each.read.blocked, each.recv)
-                if each.read.edge.stage or not placed:
-                    late.append(each)
+            for read in unit.reads:
+                self.line.add_wait(read.blocked, read.outputs[1])
+            late += [read for read in unit.reads if read.stage or not placed]
             if self.placements.by_cell:  # which may be around what is received
                 self.insert_recvs(late)
                 late.clear()
             unit_forwards[unit] = tasks if placed else []
         return unit_forwards, late
 
-    def insert_recvs(self, late: Sequence[OutputTransfer]) -> None:
-        """Insert each recv right before what reads, behind its send."""
-        for each in late:
-            self.line.insert_late([each.recv], each.read.blocked, {each.send})
+    def insert_recvs(self, late: Sequence[EncoderRead]) -> None:
+        """Insert each recv of outputs right before what reads, behind its send."""
+        for read in late:
+            send, recv = read.outputs
+            self.line.insert_late([recv], read.blocked, {send})
 
     def insert_backwards(self, units: Sequence[TaskUnit], unit_forwards: Mapping[TaskUnit, list[int]]) -> None:
         """Insert transfers of gradients, and backwards."""
@@ -123,9 +113,7 @@ class EncoderInsertion:
                 behind = max(self.order.behind(gradients), *self.line.positions_after(gradients))
                 self.line.insert_before(unplaced, behind)
 
-    def forward_tasks(
-        self, unit: TaskUnit, placed: Sequence[ResolvedPlacement], transfers: Sequence[OutputTransfer]
-    ) -> list[int]:
+    def forward_tasks(self, unit: TaskUnit, placed: Sequence[ResolvedPlacement]) -> list[int]:
         """Return a unit's forward over all stages, split where a placement names part of its layers, then the sends,
         which take along the recv of a first stage where something is placed. Else it is received right before it is
         read: before, ranks would wait for outputs of micro-batches that have yet to come to them.
@@ -134,8 +122,8 @@ class EncoderInsertion:
         for stage in range(len(self.encoder.work.stages)):
             for number in self.unit_tasks(stage, "F", unit):
                 tasks += self.split_by_layers(number, placed) if placed else [number]
-        for each in transfers:
-            tasks += [each.send, each.recv] if placed and not each.read.edge.stage else [each.send]
+        for read in unit.reads:
+            tasks += read.outputs if placed and not read.stage else read.outputs[:1]
         return tasks
 
     def split_by_layers(self, number: int, placed: Sequence[ResolvedPlacement]) -> list[int]:
@@ -156,9 +144,8 @@ class EncoderInsertion:
         encoder, last = self.encoder, len(self.encoder.work.stages) - 1
         first = INPUTS if (unit.micro_batch, last) in split_backwards else BACKWARD
         for read in unit.reads if encoder.work.has_backward(last) else ():
-            send, recv = read.transfer(self.line, "B")
-            tasks += [send, recv]
-            self.line.draft.added_waits.append((encoder.number(read.place, last, first), recv))
+            tasks += read.gradients
+            self.line.draft.added_waits.append((encoder.number(read.place, last, first), read.gradients[1]))
         for stage in reversed(range(last + 1)):
             in_two = (unit.micro_batch, stage) in split_backwards
             tasks += self.unit_tasks(stage, "I" if in_two else "B", unit)

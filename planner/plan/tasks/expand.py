@@ -3,9 +3,6 @@
 Tasks of modules that feed no other follow their own schedules and are merged into one order, which ends with the
 reductions that run once a step, and the updates. Tasks of encoders are then inserted where the plan places them, or
 where their readers need them, as early and as late as their layouts say: each encoder after all modules that it feeds.
-
-The check of a plan, its score and its run ask for the same expansion, one after another. Of plans of several modules it
-takes longer than each of these, so the last one is kept.
 """
 
 from collections.abc import Container, Mapping
@@ -22,43 +19,7 @@ from planner.plan.tasks.step_draft import StepDraft
 from planner.plan.tasks.task_table import TaskTable
 from planner.specs.base import with_fields
 
-
-class LastExpansion:
-    """The tasks of one step, and the parts of its plan that they follow from."""
-
-    def __init__(self) -> None:
-        self.kept: tuple[Plan, Step, TaskTable] | None = None
-
-    def of(self, plan: Plan, step: Step) -> TaskTable | None:
-        """Return the tasks of this step, where it is the one that was kept: what it works on is the same objects, as
-        the order of keys counts, and the rest is equal.
-        """
-        if self.kept is None:
-            return None
-        before, step_before, tasks = self.kept
-        same = (
-            step.micro_batches is step_before.micro_batches
-            and step.order is step_before.order
-            and plan.uses.items is before.uses.items
-            and plan.uses.feeds is before.uses.feeds
-        )
-        equal = same and all(
-            each == other
-            for each, other in (
-                (plan.groups, before.groups),
-                (plan.layouts, before.layouts),
-                (plan.edges, before.edges),
-                (plan.uses.models, before.uses.models),
-            )
-        )
-        return tasks if equal else None
-
-    def keep(self, plan: Plan, step: Step, tasks: TaskTable) -> None:
-        """Keep this expansion in place of the one before."""
-        self.kept = plan, step, tasks
-
-
-LAST, LAST_READERS = LastExpansion(), LastReaders()
+LAST_READERS = LastReaders()
 
 
 def expand(plan: Plan, number: int = 0, omitted_ranks: Container[int] = ()) -> TaskTable:
@@ -67,16 +28,11 @@ def expand(plan: Plan, number: int = 0, omitted_ranks: Container[int] = ()) -> T
 
     Raises InputError when dependencies are cyclic, or a placement names no task.
     """
-    step, known = plan.steps[number], None
-    if plan.edges and not omitted_ranks:
-        known = LAST.of(plan, step)
+    step = plan.steps[number]
     try:
-        tasks = known or step_tasks(plan, step, omitted_ranks)
+        return step_tasks(plan, step, omitted_ranks)
     except InputError as error:
         raise first_placement_error(plan, step, omitted_ranks) or error from None
-    if plan.edges and not omitted_ranks:
-        LAST.keep(plan, step, tasks)
-    return tasks
 
 
 def first_placement_error(plan: Plan, step: Step, omitted_ranks: Container[int]) -> InputError | None:

@@ -56,7 +56,7 @@ def topological_order(
         return np.arange(len(tasks))
     unit_of, after = units.tolist(), tasks.after.lists()
     alike = EquivalentRanks(kind.ranks for kind in tasks.kinds)
-    on_lanes = [(kind.stream, alike.of(kind.ranks)) for kind in tasks.kinds]
+    on_lanes = [(kind.stream, alike.among(kind.ranks)) for kind in tasks.kinds]
     members: dict[int, list[int]] = defaultdict(list)
     followers: list[list[int]] = [[] for _ in unit_of]
     blocked = [0] * len(unit_of)

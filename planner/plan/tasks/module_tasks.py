@@ -93,13 +93,8 @@ class ModuleTasks:
         of_groups = found[:count]
         of_groups[:, 1:, RECV_F], of_groups[:, :last, SEND_F] = items[:, 1:], items[:, :last]
         of_groups[:, :last, RECV_B], of_groups[:, 1:, SEND_B] = returned[:, :last], returned[:, 1:] & back[:-1]
-        for code, which in (
-            (FORWARD, mine),
-            (BACKWARD, mine & back),
-            (INPUTS, mine & back),
-            (WEIGHTS, mine & self.trained),
-        ):
-            of_groups[..., code] = which
+        of_groups[..., FORWARD], of_groups[..., WEIGHTS] = mine, mine & self.trained
+        of_groups[..., BACKWARD] = of_groups[..., INPUTS] = mine & back
         busy = np.diff(self.begins)[:, None] > 0
         found[count:-1, :, GATHER], found[count:-1, :, SYNC] = busy & self.sharded, busy & back & self.sharded
         return found

@@ -45,7 +45,7 @@ def nominal_times(tasks: TaskTable, synchronised: Mapping[str, Collection[Phase]
     `synchronised`: by module, the phases whose passes of one micro-batch and stage start together.
     """
     alike = EquivalentRanks(kind.ranks for kind in tasks.kinds)
-    ranks_of = [alike.of(kind.ranks) for kind in tasks.kinds]
+    ranks_of = [alike.among(kind.ranks) for kind in tasks.kinds]
     took = [NOMINAL_DURATIONS.get(kind.phase, 0.0) for kind in tasks.kinds]
     after, kinds = tasks.after.lists(), tasks.kind.tolist()
     together: dict[int, list[int]] = defaultdict(list)
@@ -59,14 +59,14 @@ def nominal_times(tasks: TaskTable, synchronised: Mapping[str, Collection[Phase]
             continue
         start = 0.0
         for place in places:
-            for awaited in after[place]:
-                start = max(start, ends[awaited])
-            for rank in ranks_of[kinds[place]]:
-                start = max(start, free[rank])
+            for end in (*[ends[awaited] for awaited in after[place]], *[free[rank] for rank in ranks_of[kinds[place]]]):
+                if end > start:
+                    start = end
         for place in places:
-            starts[place], ends[place] = start, start + took[kinds[place]]
+            starts[place] = start
+            ends[place] = end = start + took[kinds[place]]
             for rank in ranks_of[kinds[place]]:
-                free[rank] = ends[place]
+                free[rank] = end
     return NominalTimes(np.array(starts), np.array(ends))
 
 
@@ -78,6 +78,9 @@ class NominalOrder:
     def __init__(self, line: TaskInserter, times: NominalTimes) -> None:
         self.line, self.table = line, line.table
         self.alike = EquivalentRanks(kind.ranks for kind in self.table.kinds)
+        self.ranks_of = [
+            self.alike.among(kind.ranks) if kind.phase in NOMINAL_DURATIONS else () for kind in self.table.kinds
+        ]
         known = line.order < len(times.starts)
         starts, ends = np.full((2, len(known)), np.nan)
         starts[known], ends[known] = (each[line.order[known]] for each in times)
@@ -90,10 +93,8 @@ class NominalOrder:
     def passes_of(self, rank: int) -> IntArray:
         """Return the places of the passes of a rank, in order."""
         if rank not in self.passes:
-            own = self.table.column(
-                lambda kind: kind.phase in NOMINAL_DURATIONS and rank in self.alike.of(kind.ranks), np.bool_
-            )
-            self.passes[rank] = np.flatnonzero(own & self.timed)
+            own = np.array([rank in ranks for ranks in self.ranks_of], dtype=np.bool_)
+            self.passes[rank] = np.flatnonzero(own[self.table.kind] & self.timed)
         return self.passes[rank]
 
     def running(self, ranks: Iterable[int], position: int) -> int:
