@@ -6,7 +6,7 @@ recomputed activations and temporaries of the optimizer's update only while thes
 grows with everything that it holds.
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 
@@ -47,7 +47,7 @@ class PlanMemory:
     plan: Plan
     pricing: Pricing
     held: dict[Hashable, list[ActivationBytes]] = field(default_factory=dict)  # by all that they depend on
-    static: dict[Hashable, float] = field(default_factory=dict)  # bytes of ranks, by their stages and kind
+    static: dict[Hashable, Footprint] = field(default_factory=dict)  # of ranks, by their stages and kind
     alike: dict[tuple[str, Layers], int] = field(default_factory=dict)  # layers → the number of all that keep as much
     kinds_of_layers: dict[Hashable, int] = field(default_factory=dict)  # what these have in common → their number
 
@@ -74,15 +74,16 @@ class PlanMemory:
     def bytes_of(self, tasks: TaskTable, phases: tuple[Phase, ...], bytes_of: Callable[[Task], float]) -> Floats:
         """Bytes of activations of each task of some phases, (n,), found once for those that are alike."""
         places, found = tasks.where(lambda kind: kind.phase in phases), np.zeros(len(tasks))
-        offloaded = any(work.offload for work in tasks.works)
+        copied = np.array([bool(work.offload) for work in tasks.works], dtype=np.bool_)[tasks.work[places]]
+        offloaded = {tasks.kinds[kind].module for kind in np.unique(tasks.kind[places][copied]).tolist()}
         first, like = tasks.alike(places, lambda kind: self.kind_key(kind, offloaded), self.work_key)
         found[places] = np.array([bytes_of(tasks.task(place)) for place in first])[like]
         return found
 
-    def kind_key(self, kind: Task, offloaded: bool) -> Hashable:
-        """All of a kind of pass that its activations depend on but its items, some of which may be offloaded."""
+    def kind_key(self, kind: Task, offloaded: Collection[str]) -> Hashable:
+        """All of a kind of pass that its activations depend on but items; `offloaded`: modules that offload any."""
         where = kind.degree, kind.ring, self.pricing.device_kinds(kind.ranks), self.kind(kind.ranks[0])
-        copied = task_offloading(self.plan, self.pricing, kind) if offloaded else None
+        copied = task_offloading(self.plan, self.pricing, kind) if kind.module in offloaded else None
         return kind.module, self.kept_by(kind.module, kind.layers), where, copied
 
     def work_key(self, work: GroupWork) -> Hashable:
@@ -193,12 +194,9 @@ class PlanMemory:
         return 1.0 + self.accounting(task.ranks[0]).fragmentation
 
     def static_bytes(self, rank: int) -> float:
-        """Bytes that a rank holds all the time, whatever it works on; found once for all with the same stages."""
-        key = self.kind(rank), self.table_bytes(rank), *(stages.get(rank) for stages in self.stage_of.values())
-        if key not in self.static:
-            parts, factor = self.static_footprint(rank), 1.0 + self.accounting(rank).fragmentation
-            self.static[key] = float(parts.besides_activations * factor + parts.outside_allocator)
-        return self.static[key]
+        """Bytes that a rank holds all the time, whatever it works on."""
+        parts, factor = self.static_footprint(rank), 1.0 + self.accounting(rank).fragmentation
+        return float(parts.besides_activations * factor + parts.outside_allocator)
 
     def update_bytes(self, rank: int) -> float:
         """Bytes beside these during the optimizer's update, when nothing is gathered."""
@@ -206,7 +204,14 @@ class PlanMemory:
         return float(parts.update - parts.gathered) * (1.0 + self.accounting(rank).fragmentation)
 
     def static_footprint(self, rank: int) -> Footprint:
-        """Bytes by part of all modules on a rank, without activations."""
+        """Bytes by part of all modules on a rank, without activations; found once for all with the same stages."""
+        key = self.kind(rank), self.table_bytes(rank), *(stages.get(rank) for stages in self.stage_of.values())
+        if key not in self.static:
+            self.static[key] = self.new_static_footprint(rank)
+        return self.static[key]
+
+    def new_static_footprint(self, rank: int) -> Footprint:
+        """Compute what `static_footprint` keeps."""
         found = None
         for module, stages in self.stage_of.items():
             if rank in stages:
@@ -236,10 +241,13 @@ class PlanMemory:
     @cached_property
     def footprints(self) -> dict[str, list[dict[str, Footprint]]]:
         """Bytes without activations, by module, stage and kind of rank."""
-        return {
-            name: [{kind: self.stage_footprint(name, stage, kind) for kind in self.kinds} for stage in range(layout.pp)]
-            for name, layout in self.plan.layouts.items()
-        }
+        known, found = self.pricing.shared.footprints, dict[str, list[dict[str, Footprint]]]()
+        for name, layout in self.plan.layouts.items():
+            key, stages = (name, str(layout), self.kinds), range(layout.pp)
+            if key not in known:
+                known[key] = [{kind: self.stage_footprint(name, at, kind) for kind in self.kinds} for at in stages]
+            found[name] = known[key]
+        return found
 
     @cached_property
     def kinds(self) -> tuple[str, ...]:
