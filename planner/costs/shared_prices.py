@@ -31,8 +31,8 @@ class SendRoute(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SharedPrices:
-    """What prices a module on a device kind, by its layout, and what it holds; and the ways of sends, which depend on no
-    layout where all ranks are of one kind.
+    """What prices a module on a device kind, and what it holds, by its layout; and the ways of sends, which depend on
+    no layout where all ranks are of one kind.
     """
 
     known: dict[tuple[str, str, str, CrossReads], ModulePricing] = field(default_factory=dict)
