@@ -5,7 +5,7 @@ enter the same collectives in the same sequence.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from heapq import heappop, heappush
 from itertools import accumulate
 
@@ -113,9 +113,9 @@ def first_wait(stuck: Sequence[int], after: Sequence[Sequence[int]]) -> tuple[in
     return next(iter([*[wait for wait in waits if wait[1] > wait[0]], *waits]), (stuck[0], stuck[-1]))
 
 
-def check_waits(order: Iterable[Task]) -> None:
+def check_waits(order: Sequence[Task]) -> None:
     """Check that each task comes after those that it waits for, as ranks run tasks in this order. Raises InputError."""
-    tasks = TaskTable.of([*order])
+    tasks = TaskTable.of(order)
     places = {id: place for place, id in reversed([*enumerate(tasks.ids)])}
     for place, id in enumerate(tasks.ids):
         if places[id] != place:
