@@ -41,9 +41,7 @@ class NominalTimes(NamedTuple):
 
 
 def nominal_times(tasks: TaskTable, synchronised: Mapping[str, Collection[Phase]]) -> NominalTimes:
-    """Return when each place of sorted tasks runs, those of each rank in their order; what runs once a step never does.
-    `synchronised`: by module, the phases whose passes of one micro-batch and stage start together.
-    """
+    """Return when each of some sorted tasks of micro-batches runs, those of each rank in their order. `synchronised`: by module, the phases whose passes of one micro-batch and stage start together."""
     alike = EquivalentRanks(kind.ranks for kind in tasks.kinds)
     ranks_of = [alike.among(kind.ranks) for kind in tasks.kinds]
     took = [NOMINAL_DURATIONS.get(kind.phase, 0.0) for kind in tasks.kinds]
@@ -53,10 +51,7 @@ def nominal_times(tasks: TaskTable, synchronised: Mapping[str, Collection[Phase]
         together[first].append(place)
     free: dict[int, float] = defaultdict(float)
     starts, ends = [inf] * len(kinds), [inf] * len(kinds)
-    once = (tasks.micro_batch < 0).tolist()
-    for first, places in together.items():
-        if once[first]:
-            continue
+    for places in together.values():
         start = 0.0
         for place in places:
             for end in (*[ends[awaited] for awaited in after[place]], *[free[rank] for rank in ranks_of[kinds[place]]]):

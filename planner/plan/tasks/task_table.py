@@ -8,7 +8,7 @@ waits for is named by its place in the table.
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeVar, overload
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,11 +66,7 @@ class TaskTable(Sequence[Task]):
     def __len__(self) -> int:
         return len(self.kind)
 
-    @overload
-    def __getitem__(self, at: int) -> Task: ...
-    @overload
-    def __getitem__(self, at: slice) -> tuple[Task, ...]: ...
-    def __getitem__(self, at: int | slice) -> Task | tuple[Task, ...]:
+    def __getitem__(self, at: Any) -> Any:
         return self.tasks[at]
 
     def __iter__(self) -> Iterator[Task]:
@@ -92,12 +88,10 @@ class TaskTable(Sequence[Task]):
     @cached_property
     def tasks(self) -> tuple[Task, ...]:
         """The tasks as objects."""
-        ids = self.ids
+        ids, each = self.ids, self.kinds_and_works(range(len(self)))
         return tuple(
             task_on(kind, work, tuple(ids[place] for place in waits), id)
-            for (kind, work), waits, id in zip(
-                self.kinds_and_works(range(len(self))), self.after.lists(), ids, strict=True
-            )
+            for (kind, work), waits, id in zip(each, self.after.lists(), ids, strict=True)
         )
 
     def kinds_and_works(self, places: Iterable[int]) -> Iterator[tuple[Task, GroupWork]]:
