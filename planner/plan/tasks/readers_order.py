@@ -41,7 +41,9 @@ class NominalTimes(NamedTuple):
 
 
 def nominal_times(tasks: TaskTable, synchronised: Mapping[str, Collection[Phase]]) -> NominalTimes:
-    """Return when each of some sorted tasks of micro-batches runs, those of each rank in their order. `synchronised`: by module, the phases whose passes of one micro-batch and stage start together."""
+    """Return when each of some sorted tasks of micro-batches runs, those of each rank in their order. `synchronised`:
+    by module, the phases whose passes of one micro-batch and stage start together.
+    """
     alike = EquivalentRanks(kind.ranks for kind in tasks.kinds)
     ranks_of = [alike.among(kind.ranks) for kind in tasks.kinds]
     took = [NOMINAL_DURATIONS.get(kind.phase, 0.0) for kind in tasks.kinds]
@@ -50,7 +52,7 @@ def nominal_times(tasks: TaskTable, synchronised: Mapping[str, Collection[Phase]
     for place, first in enumerate(first_of_unit(tasks, synchronised).tolist()):
         together[first].append(place)
     free: dict[int, float] = defaultdict(float)
-    starts, ends = [inf] * len(kinds), [inf] * len(kinds)
+    starts, ends = [0.0] * len(kinds), [0.0] * len(kinds)
     for places in together.values():
         start = 0.0
         for place in places:
