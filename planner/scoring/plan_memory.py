@@ -71,13 +71,19 @@ class PlanMemory:
         """The tasks of a step one after another, in their order."""
         return TaskSpans.one_by_one(len(tasks), self.plan.size)
 
-    def bytes_of(self, tasks: TaskTable, phases: tuple[Phase, ...], bytes_of: Callable[[Task], float]) -> Floats:
-        """Bytes of activations of each task of some phases, (n,), found once for those that are alike."""
-        places, found = tasks.where(lambda kind: kind.phase in phases), np.zeros(len(tasks))
+    def bytes_of(
+        self, tasks: TaskTable, phases: tuple[Phase, ...], bytes_of: Callable[[Task], float | tuple[float, ...]]
+    ) -> Floats:
+        """Bytes of activations of each task of some phases, (n,), found once for those that are alike; where there are
+        several of each task, (n, several).
+        """
+        places = tasks.where(lambda kind: kind.phase in phases)
         copied = np.array([bool(work.offload) for work in tasks.works], dtype=np.bool_)[tasks.work[places]]
         offloaded = {tasks.kinds[kind].module for kind in np.unique(tasks.kind[places][copied]).tolist()}
         first, like = tasks.alike(places, lambda kind: self.kind_key(kind, offloaded), self.work_key)
-        found[places] = np.array([bytes_of(tasks.task(place)) for place in first])[like]
+        values = np.array([bytes_of(tasks.task(place)) for place in first])
+        found = np.zeros((len(tasks), *values.shape[1:]))
+        found[places] = values[like]
         return found
 
     def kind_key(self, kind: Task, offloaded: Collection[str]) -> Hashable:

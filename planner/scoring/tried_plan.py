@@ -170,8 +170,8 @@ def forward_bytes(holding: PlanMemory, work: ModuleWork) -> ForwardBytes:
     places, stages = np.nonzero(module.possible[..., FORWARD] & module.possible[..., BACKWARD] & items[:, None])
     tasks = draft.apart(module.numbers[places, stages, FORWARD])
     found = np.zeros((2, *module.shape[:2]))
-    found[0, places, stages] = holding.bytes_of(tasks, ("F",), holding.forward_bytes)
-    found[1, places, stages] = holding.bytes_of(tasks, ("F",), holding.recomputed_bytes)
+    both = holding.bytes_of(tasks, ("F",), lambda task: (holding.forward_bytes(task), holding.recomputed_bytes(task)))
+    found[:, places, stages] = both.T
     return ForwardBytes(module, *found)
 
 
