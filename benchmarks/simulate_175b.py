@@ -44,7 +44,7 @@ def figures(folder: Path, micro_batches: int) -> Figures:
     alike, others = timed(lambda: identical_groups(plan, 0))
     expanding, tasks = timed(lambda: expand(plan, 0, others.ranks))
     pricing, costs = timed(lambda: priced(plan, tasks))
-    activities = task_activities(tasks, [task.id for task in tasks], costs)
+    activities = task_activities(tasks, costs)
     clock, _ = timed(lambda: run_clock(activities))
     simulating, timeline = timed(lambda: simulate(tasks, pricing_of(plan).price, plan.size, others))
     scoring, _ = timed(lambda: score(plan))

@@ -1,10 +1,12 @@
-"""Random tasks for property tests."""
+"""Random tasks for property tests, and what ranks hold while tasks run."""
 
+import numpy as np
 from hypothesis import strategies as st
 
 from planner.costs.cost_lines import Cost
 from planner.plan.task import Task
-from planner.simulate import Timeline
+from planner.plan.tasks.task_table import TaskTable
+from planner.simulate import MemoryCurves, TaskSpans, Timeline, simulate_memory
 from planner.specs.base import Layers, Ranks
 
 PHASES = ("F", "B", "gather", "send", "recv", "offload")
@@ -36,3 +38,10 @@ def by_lane(tasks: list[Task], timeline: Timeline) -> dict:
         for rank in t.ranks:
             lanes.setdefault((rank, t.stream), []).append((t, event))
     return lanes
+
+
+def memory_of(timeline: Timeline, tasks, activation_bytes, state_bytes, recomputed_bytes=lambda t: 0.0) -> MemoryCurves:
+    """Memory curves where a forward keeps some bytes of activations, and a backward holds others besides."""
+    kept = np.array([activation_bytes(t) if t.phase == "F" else 0.0 for t in tasks])
+    recomputed = np.array([recomputed_bytes(t) if t.phase in ("B", "I") else 0.0 for t in tasks])
+    return simulate_memory(TaskSpans.of(timeline), TaskTable.of(tasks), kept, state_bytes, recomputed)

@@ -46,7 +46,7 @@ from planner.costs.packing_problem import (
 )
 from planner.costs.packing_table import Floats, Ints, PackingTable, packing_table
 from planner.costs.price_table import price_table, with_overlap
-from planner.costs.pricing import Pricing, pricing_of
+from planner.costs.pricing import Pricing, StepPrices, pricing_of
 from planner.costs.rate_lines import head_line, layers_line
 from planner.costs.shared_prices import SendRoute, SharedPrices
 from planner.costs.step.expert_ratio import expert_ratio, published_ratio
@@ -81,6 +81,7 @@ __all__ = [
     "RankPool",
     "SendRoute",
     "SharedPrices",
+    "StepPrices",
     "StepWork",
     "WindowTerm",
     "activation_cap",

@@ -6,9 +6,11 @@ the same formula as in the closed form (network/replica_exchange.py). So is a pa
 concurrent passes (compute/contention.py).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import hypot
+
+import numpy as np
 
 from planner.costs.compute.assumed_rates import complete_rates, step_spread
 from planner.costs.compute.contention import CONTENTION_SPREAD, DeviceUse, demand_density, slowdown
@@ -38,8 +40,10 @@ from planner.errors import InputError
 from planner.plan.feature_storage import computed_share
 from planner.plan.gradient_flow import GradientFlow, gradient_flows
 from planner.plan.plan_file import Layout, Plan, Prices
-from planner.plan.task import Task
-from planner.plan.tasks.concurrent_passes import PASS_PHASES, ConcurrentGroups, ConcurrentPasses
+from planner.plan.task import NO_RANKS, Phase, Task
+from planner.plan.tasks.concurrent_passes import EXCHANGE_PHASES, PASS_PHASES, ConcurrentGroups, ConcurrentPasses
+from planner.plan.tasks.ragged_array import IntArray
+from planner.plan.tasks.task_table import GroupWork, TaskTable, numbered
 from planner.plan.tokens.encoder_outputs import ItemKey, reader_of
 from planner.plan.tokens.resharding import is_between_modules
 from planner.specs.base import Layers, Ranks
@@ -56,6 +60,8 @@ from planner.specs.layers import Module
 from planner.specs.sequence_sharding import SequenceSplit
 from planner.specs.shapes import DTYPE_BYTES, token_output_bytes
 from planner.specs.workload.length_sources import Repeated
+
+BY_THEMSELVES: tuple[Phase, ...] = ("gather", "sync", "update", "offload")  # prices beside whatever runs then
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,39 +87,38 @@ class Pricing:
     weight_lines: dict[tuple[LayerPass, str], CostLine] = field(default_factory=dict)
     offloadings: dict[tuple[str, str, Layers], Offloading] = field(default_factory=dict)
     pass_costs: dict[tuple[int, tuple[int, ...]], Cost] = field(default_factory=dict)  # by the id of a line of `lines`
-    known: dict[tuple[object, ...], Cost] = field(default_factory=dict)  # prices by all that they depend on
 
-    def with_concurrency(self, tasks: Sequence[Task], left_out: int = 0) -> Callable[[Task], Cost]:
+    def with_concurrency(self, tasks: Sequence[Task], left_out: int = 0) -> "StepPrices":
         """The price of each of these tasks of a step, given the tasks of the step that run concurrently with it.
         `left_out`: micro-batches that are not among them, and like the last one.
         """
-        passes = ConcurrentPasses(tasks, left_out)
-        return lambda task: self.price(task, passes.beside(task))
+        return StepPrices(self, ConcurrentPasses(TaskTable.of(tasks), left_out))
 
     def price(self, task: Task, concurrent: tuple[ConcurrentGroups, ...] = ()) -> Cost:
-        """Seconds of a task next to concurrent passes, with source and spread; cached by all that they depend on."""
+        """Seconds of a task next to concurrent passes, with source and spread."""
         if task.phase == "recv":  # its send has the seconds
             return NO_COST
         if task.share == 1 and task.phase in PASS_PHASES:  # cached by its line and lengths
             return self.pass_cost(task)
-        key = self.send_key(task) if task.phase == "send" else self.price_key(task)
-        if concurrent:
-            each = {id(groups): groups for groups in concurrent}  # micro-batches that are left out share theirs
-            keys = {at: tuple(tuple(map(self.price_key, passes)) for passes in own) for at, own in each.items()}
-            key = (*key, tuple(keys[id(groups)] for groups in concurrent))
-        if key not in self.known:
-            self.known[key] = self.new_price(task, concurrent)
-        return self.known[key]
-
-    def price_key(self, task: Task) -> tuple[object, ...]:
-        """All of a task that its price depends on."""
-        once, reader = task.micro_batch is None, reader_of(task)[0]
-        where = task.ranks, task.split, task.peers, task.share
-        return task.module, task.phase, task.layers, task.lengths, where, once, reader, self.cross_reads(task)
+        return self.new_price(task, concurrent)
 
     def send_key(self, task: Task) -> tuple[object, ...]:
-        """All of a send that its price depends on: of one between stages, or of groups alike, there are many."""
-        return "send", task.module, reader_of(task)[0], task.tokens, task.degree, len(task.ranks), self.route(task)
+        """All of a send that its price depends on but its tokens: of one between stages, or of groups alike, there are
+        many.
+        """
+        return "send", task.module, reader_of(task)[0], task.degree, len(task.ranks), self.route(task)
+
+    def kind_key(self, kind: Task, divided: bool) -> tuple[object, ...]:
+        """All of a pass of whole devices, or a transfer, that its price depends on but its items: most stages of a
+        pipeline, and groups alike, have it in common. `divided`: ranks may share whole parts of items.
+        """
+        if kind.phase in ("send", "recv"):
+            return self.send_key(kind) if kind.phase == "send" else (kind.phase,)
+        if self.models[kind.module].cross_attention_width or (divided and kind.degree > 1):
+            return kind.phase, kind.module, kind.layers, kind.ranks, kind.split
+        part = self.layer_pass(kind)
+        lines = tuple((each, self.pass_line(part, each)) for each in self.device_kinds(kind.ranks))
+        return kind.phase, part._replace(ranks=NO_RANKS), lines
 
     def new_price(self, task: Task, concurrent: tuple[ConcurrentGroups, ...]) -> Cost:
         """Compute the seconds of a task that `price` caches."""
@@ -296,6 +301,13 @@ class Pricing:
         """Exposed seconds of a collective next to `compute` seconds of compute."""
         return max(self.exposed_behind(task, basis, [compute]).value for basis in self.rank_pricings(task))
 
+    def beside_every_micro_batch(self, task: Task) -> bool:
+        """Whether what runs once a step runs beside all micro-batches: where gradients are reduced as they come
+        (ZeRO-2).
+        """
+        held = (basis.machine.accounting.holds_gradients for basis in self.rank_pricings(task))
+        return task.phase == "sync" and self.layouts[task.module].zero == 2 and not all(held)
+
     def hiding_passes(
         self, task: Task, basis: ModulePricing, concurrent: tuple[ConcurrentGroups, ...]
     ) -> tuple[ConcurrentGroups, ...]:
@@ -410,6 +422,51 @@ class Pricing:
         named = basis.named_bytes(layers) if self.layouts[module].offloaded_parts else None
         own = end_layer_bytes(basis, self.layouts[module], layers)
         return offloading_of(basis.layer_lines, held, len(layers), self.devices[kind], own, named)
+
+
+@dataclass(frozen=True, slots=True)
+class StepPrices:
+    """The prices of the tasks of a step."""
+
+    pricing: Pricing
+    passes: ConcurrentPasses
+
+    def __call__(self, task: Task) -> Cost:
+        """The price of a task beside the others."""
+        every = task.micro_batch is None and self.pricing.beside_every_micro_batch(task)
+        return self.pricing.price(task, self.passes.beside(task, every))
+
+    def each(self, tasks: TaskTable) -> list[Cost]:
+        """The prices of all tasks, found once for those that are alike."""
+        found = np.empty(len(tasks), dtype=object)
+        alone = tasks.column(
+            lambda kind: kind.phase in BY_THEMSELVES or (kind.share < 1 and kind.stream == "compute"), np.bool_
+        )
+        places, divided = np.flatnonzero(~alone), any(work.parts for work in tasks.works)
+        first, like = tasks.alike(places, lambda kind: self.pricing.kind_key(kind, divided), self.work_key)
+        found[places] = np.array([self(tasks.task(place)) for place in first], dtype=object)[like]
+        works = numbered([self.work_key(work) for work in self.passes.tasks.works])
+        known: dict[tuple[object, ...], Cost] = {}
+        for place in np.flatnonzero(alone).tolist():
+            key = self.exchange_key(tasks, place, works)
+            if key not in known:
+                known[key] = self(tasks.task(place))
+            found[place] = known[key]
+        costs: list[Cost] = found.tolist()
+        return costs
+
+    def work_key(self, work: GroupWork) -> tuple[object, ...]:
+        """All of a group's work in a micro-batch that prices depend on."""
+        return work.sizes, work.parts, work.items if self.pricing.reads else ()
+
+    def exchange_key(self, tasks: TaskTable, place: int, works: IntArray) -> tuple[object, ...]:
+        """All that the price of an exchange in a micro-batch depends on; of any other task, which it is. `works`: of
+        each work, a number for its key.
+        """
+        kind, micro_batch = int(tasks.kind[place]), int(tasks.micro_batch[place])
+        if micro_batch < 0 or tasks.kinds[kind].phase not in EXCHANGE_PHASES:
+            return (place,)
+        return kind, micro_batch > 0, *self.passes.signature(tasks.kinds[kind].module, micro_batch, works)
 
 
 def resharded_bytes(route: SendRoute, whole: float) -> float:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from planner.costs.fit_pricing import FitPricing
 from planner.costs.layer_pass import CrossReads
+from planner.costs.memory.footprint import Footprint
 from planner.costs.network_model import CommGroup
 from planner.costs.rate_pricing import RatePricing
 from planner.plan.plan_file import Layout
@@ -30,12 +31,14 @@ class SendRoute(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SharedPrices:
-    """What prices a module on a device kind, by its layout; and the ways of sends, which depend on no layout where all
-    ranks are of one kind.
+    """What prices a module on a device kind, and what it holds, by its layout; and the ways of sends, which depend on
+    no layout where all ranks are of one kind.
     """
 
     known: dict[tuple[str, str, str, CrossReads], ModulePricing] = field(default_factory=dict)
     routes: dict[tuple[str, Ranks, Ranks, bool], SendRoute] = field(default_factory=dict)
+    # Bytes without activations of each stage of a module by kind of device, by its layout
+    footprints: dict[tuple[str, str, tuple[str, ...]], list[dict[str, Footprint]]] = field(default_factory=dict)
 
     def of(
         self, place: tuple[str, str], layout: Layout, reads: CrossReads, new: Callable[[], ModulePricing]

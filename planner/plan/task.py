@@ -43,9 +43,7 @@ def task_id(module: str, layers: Layers, phase: Phase, micro_batch: int | None, 
 
 
 class Task(msgspec.Struct, frozen=True):
-    """A unit of work (a pass, a collective, a transfer, an update) that its ranks start and end together. There may be
-    a million: of frozen classes this kind is made quickest.
-    """
+    """A unit of work (a pass, a collective, a transfer, an update) that its ranks start and end together."""
 
     module: str
     layers: Layers
@@ -123,17 +121,6 @@ class Task(msgspec.Struct, frozen=True):
         """Return the task with these ids added to those that it waits for."""
         after = (*self.after, *(i for i in ids if i not in self.after))
         return msgspec.structs.replace(self, after=after)  # on which its id does not depend
-
-    def on_group(self, group: str, ranks: Ranks) -> "Task":
-        """Return the task of another group, on its ranks."""
-        return self.changed(group=group, ranks=ranks)
-
-    def as_transfer(self, phase: Phase, of: str, peers: Ranks, after: tuple[str, ...]) -> "Task":
-        """Return the send or recv of this pass. Quicker than `changed`, and called very often."""
-        return Task(
-            self.module, self.layers, phase, self.micro_batch, self.group, self.ranks, self.sizes, self.items,
-            self.degree, self.share, self.ring, self.offload, of, peers, after, self.parts,
-        )  # fmt: skip
 
 
 NAME_CHARS = r"[A-Za-z0-9_.+-]+"

@@ -5,16 +5,15 @@ The ranks of a node share its memory (plan/node_storage.py); each counts with it
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from planner.errors import Infeasible
 from planner.plan.feature_storage import feature_facts
 from planner.plan.node_storage import host_bytes
 from planner.plan.plan_file import Plan
-from planner.plan.task import Task
+from planner.plan.tasks.task_table import TaskTable
 from planner.scoring.plan_memory import PlanMemory, exceeds_memory
-from planner.simulate import Timeline
+from planner.simulate import TaskSpans
 from planner.specs.hardware.cluster import node_of_rank
 from planner.units import GIB
 
@@ -38,18 +37,20 @@ class HostMemory(NamedTuple):
         return not exceeds_memory(self.held, self.allowed)
 
 
-def host_memory(plan_memory: PlanMemory, timeline: Timeline, tasks: Sequence[Task]) -> HostMemory | None:
+def host_memory(plan_memory: PlanMemory, spans: TaskSpans, tasks: TaskTable) -> HostMemory | None:
     """The fullest host of a simulated step; None where nothing is in the memory of any, or the job limits tokens in
     place of memory.
     """
     plan, offloaded, features = plan_memory.plan, defaultdict[int, float](float), kept_features(plan_memory.plan)
-    moved = any(layout.optimizer_offload for layout in plan.layouts.values()) or any(task.offload for task in tasks)
+    moved = any(layout.optimizer_offload for layout in plan.layouts.values()) or any(
+        work.offload for work in tasks.works
+    )
     tables = plan_memory.table_loads
     cached = tables is not None and bool(tables.host.any())
     if plan.uses.limits.tokens_per_rank is not None or not (moved or features or cached):
         return None
     nodes = {rank: node_of_rank(plan.uses.cluster, rank) for rank in range(plan.size)}
-    for rank, peak in enumerate(plan_memory.hosts_over_step(timeline, tasks).peaks) if moved else ():
+    for rank, peak in enumerate(plan_memory.hosts_over_step(spans, tasks).peaks) if moved else ():
         offloaded[nodes[rank]] += peak
     for rank, node in nodes.items():
         offloaded[node] += float(tables.host[tables.position(rank)]) if tables else 0.0
@@ -77,9 +78,9 @@ def kept_features(plan: Plan) -> dict[int, float]:
     return dict(held)
 
 
-def require_host_memory(plan_memory: PlanMemory, timeline: Timeline, tasks: Sequence[Task]) -> None:
+def require_host_memory(plan_memory: PlanMemory, spans: TaskSpans, tasks: TaskTable) -> None:
     """Raises Infeasible where the ranks of a node have more in its host's memory than there is."""
-    host = host_memory(plan_memory, timeline, tasks)
+    host = host_memory(plan_memory, spans, tasks)
     if host and not host.fits:
         raise Infeasible(
             f"the ranks of node {host.node} would have {host.held / GIB:,.1f} GiB in the memory of their host, and may "

@@ -3,21 +3,29 @@
 from collections.abc import Mapping, Sequence
 from typing import cast
 
+import numpy as np
+
 from planner.costs import Pricing
 from planner.costs.memory import Offloading
 from planner.errors import InputError
 from planner.plan.descriptions import flow_text
 from planner.plan.plan_file import ItemEntry, MicroBatch, OffloadedItem, Plan
 from planner.plan.task import Task
+from planner.plan.tasks.task_table import TaskTable
 from planner.specs.base import Layers, Ranks, with_fields
 from planner.specs.workload.items import part_lengths
 
 
-def require_hidden_offload(plan: Plan, number: int, pricing: Pricing, tasks: Sequence[Task]) -> None:
+def require_hidden_offload(plan: Plan, number: int, pricing: Pricing, tasks: TaskTable) -> None:
     """Raise InputError for the first item of a step whose offloading would take longer than its compute."""
-    for task in tasks:
-        if task.phase != "F" or not task.offload:
-            continue
+    offloaded = np.array([bool(work.offload) for work in tasks.works], dtype=np.bool_)[tasks.work]
+    places = np.flatnonzero(offloaded & tasks.column(lambda kind: kind.phase == "F", np.bool_))
+    first, _ = tasks.alike(
+        places,
+        lambda kind: task_offloading(plan, pricing, kind),
+        lambda work: (work.sizes, work.offload),
+    )
+    for task in map(tasks.task, sorted(first)):
         rank = task_offloading(plan, pricing, task)
         for item, size, ratio in zip(task.items, task.sizes, task.offload, strict=True):
             most = rank.largest_ratio(size)

@@ -6,9 +6,12 @@ recomputed activations and temporaries of the optimizer's update only while thes
 grows with everything that it holds.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
 
 from planner.costs import Pricing
 from planner.costs.memory import (
@@ -23,15 +26,18 @@ from planner.costs.tables import TableLoads, table_loads
 from planner.orders import MEMORY_ROUNDING
 from planner.plan.mesh.rank_mesh import stage_ranks
 from planner.plan.plan_file import Plan
-from planner.plan.task import Task
+from planner.plan.task import Phase, Task
+from planner.plan.tasks.task_table import GroupWork, TaskTable
 from planner.scoring.offload_check import task_offloading
-from planner.simulate import FurtherBytes, MemoryCurves, OutputBytes, TaskEvent, Timeline, simulate_memory
+from planner.simulate import FurtherBytes, MemoryCurves, OutputBytes, TaskSpans, simulate_memory
 from planner.specs.base import Layers, with_fields
 from planner.specs.framework.memory_coefficients import MemoryCoefficients
 from planner.specs.hardware.cluster import device_of_rank
 from planner.specs.hardware.profile import Device
 from planner.specs.sequence_sharding import SequenceSplit
 from planner.units import GIB
+
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -41,29 +47,54 @@ class PlanMemory:
     plan: Plan
     pricing: Pricing
     held: dict[Hashable, list[ActivationBytes]] = field(default_factory=dict)  # by all that they depend on
-    static: dict[Hashable, float] = field(default_factory=dict)  # bytes of ranks, by their stages and kind
+    static: dict[Hashable, Footprint] = field(default_factory=dict)  # of ranks, by their stages and kind
     alike: dict[tuple[str, Layers], int] = field(default_factory=dict)  # layers → the number of all that keep as much
     kinds_of_layers: dict[Hashable, int] = field(default_factory=dict)  # what these have in common → their number
 
-    def over_step(self, timeline: Timeline, tasks: Sequence[Task], updates: bool = True) -> MemoryCurves:
+    def over_step(self, spans: TaskSpans, tasks: TaskTable, updates: bool = True) -> MemoryCurves:
         """Bytes on every rank over a simulated step; or over its passes alone, without what its update holds."""
         further = FurtherBytes(
             self.update_bytes if updates else lambda _: 0.0, self.output_bytes if self.forward_only else None
         )
-        return simulate_memory(timeline, tasks, self.forward_bytes, self.static_bytes, self.recomputed_bytes, further)
+        kept = self.bytes_of(tasks, ("F",), self.forward_bytes)
+        recomputed = self.bytes_of(tasks, ("B", "I"), self.recomputed_bytes)
+        return simulate_memory(spans, tasks, kept, self.static_bytes, recomputed, further)
 
-    def in_order(self, tasks: Sequence[Task]) -> MemoryCurves:
+    def in_order(self, tasks: TaskTable) -> MemoryCurves:
         """Bytes on every rank over a step whose tasks come one after another. No task takes any rank out of the order
         of all, so where a rank does one pass at a time it holds as much, at its peak, in the simulated step: but for
         outputs of frozen encoders that wait for other ranks, which are ahead of it there or behind.
         """
         return self.over_step(self.one_by_one(tasks), tasks)
 
-    def one_by_one(self, tasks: Sequence[Task]) -> Timeline:
-        """The passes and updates of a step one after another, in the order of its tasks."""
-        holding = [(at, task) for at, task in enumerate(tasks) if task.phase not in ("send", "recv", "gather", "sync")]
-        each = (TaskEvent(task.id, task.phase, task.module, task.ranks, at, at + 1) for at, task in holding)
-        return Timeline(tuple(each), len(tasks), self.plan.size)
+    def one_by_one(self, tasks: TaskTable) -> TaskSpans:
+        """The tasks of a step one after another, in their order."""
+        return TaskSpans.one_by_one(len(tasks), self.plan.size)
+
+    def bytes_of(
+        self, tasks: TaskTable, phases: tuple[Phase, ...], bytes_of: Callable[[Task], float | tuple[float, ...]]
+    ) -> Floats:
+        """Bytes of activations of each task of some phases, (n,), found once for those that are alike; where there are
+        several of each task, (n, several).
+        """
+        places = tasks.where(lambda kind: kind.phase in phases)
+        copied = np.array([bool(work.offload) for work in tasks.works], dtype=np.bool_)[tasks.work[places]]
+        offloaded = {tasks.kinds[kind].module for kind in np.unique(tasks.kind[places][copied]).tolist()}
+        first, like = tasks.alike(places, lambda kind: self.kind_key(kind, offloaded), self.work_key)
+        values = np.array([bytes_of(tasks.task(place)) for place in first])
+        found = np.zeros((len(tasks), *values.shape[1:]))
+        found[places] = values[like]
+        return found
+
+    def kind_key(self, kind: Task, offloaded: Collection[str]) -> Hashable:
+        """All of a kind of pass that its activations depend on but items; `offloaded`: modules that offload any."""
+        where = kind.degree, kind.ring, self.pricing.device_kinds(kind.ranks), self.kind(kind.ranks[0])
+        copied = task_offloading(self.plan, self.pricing, kind) if kind.module in offloaded else None
+        return kind.module, self.kept_by(kind.module, kind.layers), where, copied
+
+    def work_key(self, work: GroupWork) -> Hashable:
+        """All of a group's work in a micro-batch that its activations depend on."""
+        return work.sizes, work.parts, work.offload, work.items if self.pricing.reads else ()
 
     def forward_bytes(self, task: Task) -> float:
         """Bytes of activations that a forward leaves on each of its ranks, without offloaded ones."""
@@ -78,10 +109,10 @@ class PlanMemory:
             return (layers + max(held.head for held in each)) * self.fragmentation_factor(task)
         return max(held.layers + held.head for held in each) * self.fragmentation_factor(task)
 
-    def hosts_over_step(self, timeline: Timeline, tasks: Sequence[Task]) -> MemoryCurves:
+    def hosts_over_step(self, spans: TaskSpans, tasks: TaskTable) -> MemoryCurves:
         """Bytes of each rank in its host's memory over a simulated step: offloaded activations and optimizer states."""
-        further = FurtherBytes(lambda _: 0.0)
-        return simulate_memory(timeline, tasks, self.offloaded_bytes, self.offloaded_states, further=further)
+        offloaded = self.bytes_of(tasks, ("F",), self.offloaded_bytes)
+        return simulate_memory(spans, tasks, offloaded, self.offloaded_states)
 
     def offloaded_bytes(self, task: Task) -> float:
         """Bytes of activations that a forward offloads from each of its ranks."""
@@ -169,12 +200,9 @@ class PlanMemory:
         return 1.0 + self.accounting(task.ranks[0]).fragmentation
 
     def static_bytes(self, rank: int) -> float:
-        """Bytes that a rank holds all the time, whatever it works on; found once for all with the same stages."""
-        key = self.kind(rank), self.table_bytes(rank), *(stages.get(rank) for stages in self.stage_of.values())
-        if key not in self.static:
-            parts, factor = self.static_footprint(rank), 1.0 + self.accounting(rank).fragmentation
-            self.static[key] = float(parts.besides_activations * factor + parts.outside_allocator)
-        return self.static[key]
+        """Bytes that a rank holds all the time, whatever it works on."""
+        parts, factor = self.static_footprint(rank), 1.0 + self.accounting(rank).fragmentation
+        return float(parts.besides_activations * factor + parts.outside_allocator)
 
     def update_bytes(self, rank: int) -> float:
         """Bytes beside these during the optimizer's update, when nothing is gathered."""
@@ -182,7 +210,14 @@ class PlanMemory:
         return float(parts.update - parts.gathered) * (1.0 + self.accounting(rank).fragmentation)
 
     def static_footprint(self, rank: int) -> Footprint:
-        """Bytes by part of all modules on a rank, without activations."""
+        """Bytes by part of all modules on a rank, without activations; found once for all with the same stages."""
+        key = self.kind(rank), self.table_bytes(rank), *(stages.get(rank) for stages in self.stage_of.values())
+        if key not in self.static:
+            self.static[key] = self.new_static_footprint(rank)
+        return self.static[key]
+
+    def new_static_footprint(self, rank: int) -> Footprint:
+        """Compute what `static_footprint` keeps."""
         found = None
         for module, stages in self.stage_of.items():
             if rank in stages:
@@ -212,10 +247,13 @@ class PlanMemory:
     @cached_property
     def footprints(self) -> dict[str, list[dict[str, Footprint]]]:
         """Bytes without activations, by module, stage and kind of rank."""
-        return {
-            name: [{kind: self.stage_footprint(name, stage, kind) for kind in self.kinds} for stage in range(layout.pp)]
-            for name, layout in self.plan.layouts.items()
-        }
+        known, found = self.pricing.shared.footprints, dict[str, list[dict[str, Footprint]]]()
+        for name, layout in self.plan.layouts.items():
+            key, stages = (name, str(layout), self.kinds), range(layout.pp)
+            if key not in known:
+                known[key] = [{kind: self.stage_footprint(name, at, kind) for kind in self.kinds} for at in stages]
+            found[name] = known[key]
+        return found
 
     @cached_property
     def kinds(self) -> tuple[str, ...]:

@@ -11,8 +11,8 @@ from planner.errors import Infeasible
 from planner.plan.join_plans import round_digits
 from planner.plan.mesh.identical_groups import MAX_UNFOLDED_RANKS, NO_IDENTICAL_GROUPS, identical_groups
 from planner.plan.plan_file import Breakdown, Outcome, Plan, Prediction
-from planner.plan.task import Task
 from planner.plan.tasks.expand import expand
+from planner.plan.tasks.task_table import TaskTable
 from planner.scoring.bounds.plan_space import plan_space_seconds
 from planner.scoring.bounds.step_bounds import SPACE, Bound, bounds_same_work, step_bound
 from planner.scoring.host_memory import HostMemory, host_memory, require_host_memory
@@ -22,7 +22,7 @@ from planner.scoring.possible import require_links, require_peak, require_possib
 from planner.scoring.step_simulation import repeats, simulated_step
 from planner.scoring.table_score import breakdown_with_tables
 from planner.scoring.work_at_peak import link_seconds
-from planner.simulate import MemoryCurves, Timeline, whole_curves, whole_tasks, whole_timeline
+from planner.simulate import MemoryCurves, TaskSpans, Timeline, whole_curves, whole_tasks, whole_timeline
 from planner.specs.base import with_fields
 from planner.specs.framework.overlap import AS_PRICED, Overlap
 from planner.units import GIB, percent
@@ -38,7 +38,7 @@ class Score:
     (`timeline.repetition`); `whole_score` has the others, too.
     """
 
-    tasks: tuple[Task, ...]  # those that were simulated
+    tasks: TaskTable  # those that were simulated
     timeline: Timeline
     memory: MemoryCurves
     plan_memory: PlanMemory
@@ -67,7 +67,12 @@ class Score:
     @cached_property
     def host_memory(self) -> HostMemory | None:
         """The fullest host; None where nothing is in the memory of any."""
-        return host_memory(self.plan_memory, self.timeline, self.tasks)
+        return host_memory(self.plan_memory, self.spans, self.tasks)
+
+    @property
+    def spans(self) -> TaskSpans:
+        """When its tasks ran."""
+        return TaskSpans.of(self.timeline)
 
     @property
     def peak_bytes(self) -> float:
@@ -94,7 +99,7 @@ def score(plan: Plan, number: int = 0, overlap: Overlap = AS_PRICED) -> Score:
     tasks, timeline = simulated_step(plan, number, pricing, others, overlap)
     require_hidden_offload(plan, number, pricing, tasks)
     plan_memory = PlanMemory(plan, pricing)
-    memory = plan_memory.over_step(timeline, tasks)
+    memory = plan_memory.over_step(TaskSpans.of(timeline), tasks)
     bound = step_bound(plan, number, pricing, tasks, timeline)
     found = Score(tasks, timeline, memory, plan_memory, bound)
     require_sound(plan, number, pricing, found)
@@ -118,7 +123,7 @@ def whole_score(s: Score) -> Score:
     if s.timeline.repetition is None:
         return s
     events, tasks = whole_timeline(s.timeline), whole_tasks(s.timeline, s.tasks)
-    return replace(s, tasks=tasks, timeline=events, memory=whole_curves(s.memory, s.timeline))
+    return replace(s, tasks=TaskTable.of(tasks), timeline=events, memory=whole_curves(s.memory, s.timeline))
 
 
 def fullest_score(scores: Sequence[Score]) -> Score:
@@ -217,7 +222,7 @@ def require_memory(plan: Plan, s: Score) -> None:
     job's own limit in tokens replaces this. And when the ranks of a node have more in its host's memory than there is.
     """
     require_peaks(plan, s.plan_memory, s.memory.peaks)
-    require_host_memory(s.plan_memory, s.timeline, s.tasks)
+    require_host_memory(s.plan_memory, s.spans, s.tasks)
 
 
 def require_memory_in_order(plan: Plan) -> None:

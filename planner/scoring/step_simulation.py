@@ -3,9 +3,9 @@
 from planner.costs import Pricing, pricing_of
 from planner.plan.mesh.identical_groups import IdenticalGroups, identical_groups
 from planner.plan.plan_file import Plan
-from planner.plan.task import Task
 from planner.plan.tasks.expand import expand
 from planner.plan.tasks.rounds import shortened
+from planner.plan.tasks.task_table import TaskTable
 from planner.simulate import Timeline, equal_step_seconds, repeated, simulate
 from planner.specs.framework.overlap import AS_PRICED, Overlap
 
@@ -14,7 +14,7 @@ SETTLING = (1, 4, 16, 64)  # rounds before those that must turn out equal; then 
 
 def simulated_step(
     plan: Plan, number: int, pricing: Pricing, alike: IdenticalGroups, overlap: Overlap = AS_PRICED
-) -> tuple[tuple[Task, ...], Timeline]:
+) -> tuple[TaskTable, Timeline]:
     """The tasks that were simulated, and the timeline of the whole step."""
     for settling in SETTLING:
         few = shortened(plan, number, settling)
@@ -41,7 +41,7 @@ def step_seconds(plan: Plan, number: int = 0) -> float:
 
 def timed_tasks(
     plan: Plan, number: int, pricing: Pricing, alike: IdenticalGroups, overlap: Overlap, left_out: int = 0
-) -> tuple[tuple[Task, ...], Timeline]:
+) -> tuple[TaskTable, Timeline]:
     """The tasks of a step, simulated to its end. `left_out`: micro-batches like the last that are not in the plan."""
     tasks = expand(plan, number, alike.ranks)
     return tasks, simulate(tasks, pricing.with_concurrency(tasks, left_out), plan.size, alike, overlap.occupied_streams)

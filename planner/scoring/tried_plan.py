@@ -17,6 +17,7 @@ first rank, of its last, and of one with most layers are looked at, of which one
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,17 +26,18 @@ from planner.costs import Pricing, SharedPrices, pricing_of
 from planner.plan.plan_file import Plan
 from planner.plan.schedules import Slot
 from planner.plan.schedules.zero_bubble import KEPT_FOR_WEIGHTS
-from planner.plan.task import Phase, Task
 from planner.plan.tasks.expand import expand
-from planner.plan.tasks.module_work import GroupWork, ModuleWork, module_work, pass_task
+from planner.plan.tasks.module_tasks import BACKWARD, FORWARD, ModuleTasks
+from planner.plan.tasks.module_work import ModuleWork, module_work
+from planner.plan.tasks.ragged_array import ragged
+from planner.plan.tasks.step_draft import StepDraft
+from planner.plan.tasks.task_table import TaskTable, numbered
 from planner.scoring.host_memory import require_host_memory
 from planner.scoring.offload_check import hidden_offload, require_hidden_offload
 from planner.scoring.plan_memory import PlanMemory, exceeds_memory
 from planner.scoring.score import require_peaks
 from planner.simulate import MemoryCurves, simulated_end
-from planner.specs.base import Ranks
 
-PHASES: tuple[Phase, ...] = ("F", "B")
 Floats = NDArray[np.float64]
 FREED = {"B": 1.0, "I": 1.0 - KEPT_FOR_WEIGHTS, "W": KEPT_FOR_WEIGHTS}  # by a pass, of what its forward kept
 
@@ -48,7 +50,7 @@ class TriedPlan:
     shared: SharedPrices = field(default_factory=SharedPrices)
 
     @cached_property
-    def tasks(self) -> Sequence[Task]:
+    def tasks(self) -> TaskTable:
         """The tasks of the step. Raises InputError where they wait for each other."""
         return expand(self.plan)
 
@@ -123,12 +125,18 @@ def least_seconds(plan: Plan, pricing: Pricing) -> float:
     """The least seconds of a plan's one step by its passes alone, whose groups have their devices to themselves."""
     (step,), busy = plan.steps, np.zeros(plan.size)
     for name in plan.layouts:
-        work = module_work(plan, step, name)
-        for stage in looked_at(work):
-            for phase in PHASES if work.has_backward(stage) else PHASES[:1]:
-                for c in (c for micro_batch in work.micro_batches for c in micro_batch if c.items):
-                    task = pass_task(work, stage, phase, c)
-                    busy[[*task.ranks]] += pricing.price(task).value
+        draft = StepDraft([module_work(plan, step, name)])
+        module = draft.modules[name]
+        items = [place for place, c in enumerate(module.cells) if c.items]
+        passes = [
+            module.numbers[items, stage, code]
+            for stage in looked_at(module.work)
+            for code in ((FORWARD, BACKWARD) if module.work.has_backward(stage) else (FORWARD,))
+        ]
+        tasks = draft.apart(np.concatenate(passes))
+        on_ranks = ragged([kind.ranks for kind in tasks.kinds]).gathered(tasks.kind)
+        seconds = np.array([cost.value for cost in pricing.with_concurrency(()).each(tasks)])
+        np.add.at(busy, on_ranks.values, seconds[on_ranks.owners()])
     return float(busy.max())
 
 
@@ -139,21 +147,32 @@ def looked_at(work: ModuleWork) -> list[int]:
     return [stage for rank in sorted({0, fullest, last}) for stage in range(rank, len(work.stages), last + 1)]
 
 
-@dataclass(frozen=True, slots=True)
-class KeptByForwards:
-    """What forwards keep on each of their ranks, found once for all stages that keep as much."""
+class ForwardBytes(NamedTuple):
+    """What forwards keep on each of their ranks until their backwards, (works, stages); zero: it has none."""
 
-    holding: PlanMemory
-    known: dict[tuple[int, int, tuple[str, ...]], tuple[float, float]] = field(default_factory=dict)
+    module: ModuleTasks
+    kept: Floats
+    again: Floats  # what their backwards hold besides, recomputed
 
-    def of(self, work: ModuleWork, stage: int, c: GroupWork) -> tuple[float, float]:
-        """Bytes that the forward of a group's work on a stage keeps until its backward, and that this one adds."""
-        kinds = self.holding.pricing.device_kinds(work.stage_ranks(stage, c.ranks))
-        key = self.holding.kept_by(work.module, work.stages[stage]), id(c), kinds
-        if key not in self.known:
-            task = pass_task(work, stage, "F", c)
-            self.known[key] = self.holding.forward_bytes(task), self.holding.recomputed_bytes(task)
-        return self.known[key]
+    def of(self, place: int, size: int) -> Floats:
+        """Bytes that the forwards of a group's work keep on each of so many ranks, (ranks,)."""
+        found, work = np.zeros(size), self.module.work
+        for stage in np.flatnonzero(self.kept[place]).tolist():
+            found[[*work.stage_ranks(stage, self.module.cells[place].ranks)]] += self.kept[place, stage]
+        return found
+
+
+def forward_bytes(holding: PlanMemory, work: ModuleWork) -> ForwardBytes:
+    """What the forwards of a module keep, found once for those that are alike."""
+    draft = StepDraft([work])
+    (module,) = draft.modules.values()
+    items = np.array([bool(work.items) for work in module.works], dtype=np.bool_)
+    places, stages = np.nonzero(module.possible[..., FORWARD] & module.possible[..., BACKWARD] & items[:, None])
+    tasks = draft.apart(module.numbers[places, stages, FORWARD])
+    found = np.zeros((2, *module.shape[:2]))
+    both = holding.bytes_of(tasks, ("F",), lambda task: (holding.forward_bytes(task), holding.recomputed_bytes(task)))
+    found[:, places, stages] = both.T
+    return ForwardBytes(module, *found)
 
 
 def least_peaks(plan: Plan, holding: PlanMemory) -> list[float]:
@@ -163,53 +182,50 @@ def least_peaks(plan: Plan, holding: PlanMemory) -> list[float]:
     static = np.array([holding.static_bytes(rank) for rank in range(plan.size)])
     passing, early, kept, waiting = np.zeros((4, plan.size))
     works = {name: module_work(plan, step, name) for name in plan.layouts}
-    forwards = KeptByForwards(holding)
     for name, work in works.items():
+        if name in feeding and step.placements:
+            continue
+        forwards = forward_bytes(holding, work)
         if name not in feeding:
             for pipeline_rank, slots in enumerate(work.slots(step.order_of(name))):
-                np.maximum(passing, pipeline_peaks(work, pipeline_rank, slots, forwards), out=passing)
-        elif step.placements:
-            continue
+                np.maximum(passing, pipeline_peaks(forwards, pipeline_rank, slots, plan.size), out=passing)
         elif work.layout.backward == "at_once":
             np.maximum(waiting, waiting_peaks(plan, works, name, forwards), out=waiting)
         else:
             first = read_by_first_micro_batch(plan, works, name)
-            for c in (c for micro_batch in work.micro_batches for c in micro_batch):
-                own = kept_bytes(work, c, forwards)
+            for place, c in enumerate(forwards.module.cells):
+                own = forwards.of(place, plan.size)
                 kept += own
                 early += own * any(item in first for item in c.items)
     found: list[float] = (static + np.maximum(np.maximum(kept, waiting), early + passing)).tolist()
     return found
 
 
-def pipeline_peaks(work: ModuleWork, pipeline_rank: int, slots: list[Slot], forwards: KeptByForwards) -> Floats:
+def pipeline_peaks(forwards: ForwardBytes, pipeline_rank: int, slots: list[Slot], size: int) -> Floats:
     """The most that forwards keep on the ranks of a pipeline rank, by its slots, (ranks,)."""
-    peaks, groups = np.zeros(forwards.holding.plan.size), dict[str, int]()
-    of_groups: list[Ranks] = []
-    stages = range(pipeline_rank, len(work.stages), work.pipeline_ranks)
-    for c in (c for micro_batch in work.micro_batches for c in micro_batch if c.items and c.group not in groups):
-        groups[c.group] = len(of_groups)
-        of_groups.append(work.stage_ranks(pipeline_rank, c.ranks))
-    kept = np.zeros((len(stages), len(work.micro_batches), len(groups), 2))  # by forwards; and again, by a backward
-    for chunk, stage in enumerate(stages):
-        for c in (c for micro_batch in work.micro_batches if work.has_backward(stage) for c in micro_batch if c.items):
-            if of_groups[groups[c.group]]:
-                kept[chunk, c.micro_batch, groups[c.group]] = forwards.of(work, stage, c)
+    module, peaks = forwards.module, np.zeros(size)
+    work, stages = module.work, module.stages_of(pipeline_rank)
+    groups = numbered([c.group for c in module.cells])
+    members = [module.cells[place] for place in np.unique(groups, return_index=True)[1]]
+    each = np.stack([forwards.kept, forwards.again], axis=-1)[: len(module.cells), stages]  # (places, chunks, 2)
+    kept = np.zeros((len(work.micro_batches), len(members), *each.shape[1:]))
+    kept[module.micro_batch_of, groups] = each
     phases, micro_batches, chunks = zip(*slots, strict=True)
-    own, again = np.moveaxis(kept[list(chunks), list(micro_batches)], -1, 0)  # (slots, groups)
+    own, again = np.moveaxis(kept[list(micro_batches), :, list(chunks)], -1, 0)  # (slots, groups)
     freed = np.array([-1.0 if phase == "F" else FREED.get(phase, 0.0) for phase in phases])[:, None]
-    before = np.cumsum(np.vstack([np.zeros(len(groups)), -freed[:-1] * own[:-1]]), axis=0)
+    before = np.cumsum(np.vstack([np.zeros(len(members)), -freed[:-1] * own[:-1]]), axis=0)
     more = np.select([np.equal(phases, "F")[:, None], np.isin(phases, ("B", "I"))[:, None]], [own, again], 0.0)
-    for ranks, most in zip(of_groups, np.max(before + more, axis=0, initial=0.0), strict=True):
-        peaks[[*ranks]] = np.maximum(peaks[[*ranks]], most)
+    for c, most in zip(members, np.max(before + more, axis=0, initial=0.0), strict=True):
+        ranks = [*work.stage_ranks(pipeline_rank, c.ranks)]
+        peaks[ranks] = np.maximum(peaks[ranks], most)
     return peaks
 
 
-def waiting_peaks(plan: Plan, works: Mapping[str, ModuleWork], encoder: str, forwards: KeptByForwards) -> Floats:
+def waiting_peaks(plan: Plan, works: Mapping[str, ModuleWork], encoder: str, forwards: ForwardBytes) -> Floats:
     """The most that passes of an encoder keep between the forward that reads them and its backward, on the first stage
     of a module that feeds no other, (ranks,).
     """
-    work, feeding, (step,) = works[encoder], {edge.source for edge in plan.edges}, plan.steps
+    feeding, (step,) = {edge.source for edge in plan.edges}, plan.steps
     found = np.zeros(plan.size)
     for edge in (edge for edge in plan.edges if edge.source == encoder and edge.by == "tokens"):
         if edge.target in feeding:
@@ -220,23 +236,13 @@ def waiting_peaks(plan: Plan, works: Mapping[str, ModuleWork], encoder: str, for
         end = {number: at for at, (phase, number, chunk) in enumerate(slots) if phase in ("B", "I") and chunk == 0}
         at = {item: number for number, every in enumerate(reading.micro_batches) for c in every for item in c.items}
         curve = np.zeros((len(slots), plan.size))
-        for c in (c for every in work.micro_batches for c in every):
+        for place, c in enumerate(forwards.module.cells):
             numbers = [at[reader] for item in c.items for reader in fed.get(item, ())]
             if numbers:
-                own = kept_bytes(work, c, forwards)
+                own = forwards.of(place, plan.size)
                 curve[min(map(begin.__getitem__, numbers))] += own
                 curve[max(map(end.__getitem__, numbers))] -= own
         np.maximum(found, curve.cumsum(axis=0).max(axis=0, initial=0.0), out=found)
-    return found
-
-
-def kept_bytes(work: ModuleWork, c: GroupWork, forwards: KeptByForwards) -> Floats:
-    """What the forwards of a group's work keep on each rank, (ranks,)."""
-    found = np.zeros(forwards.holding.plan.size)
-    for stage in (stage for stage in range(len(work.stages)) if c.items and work.has_backward(stage)):
-        ranks = work.stage_ranks(stage, c.ranks)
-        if ranks:
-            found[[*ranks]] += forwards.of(work, stage, c)[0]
     return found
 
 

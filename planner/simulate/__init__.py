@@ -1,7 +1,7 @@
 """A discrete-event simulator: tasks in, timeline out; memory over time, and Chrome traces."""
 
 from planner.simulate.action_check import require_possible
-from planner.simulate.activities import NO_ACTIVITY, Activities, ActivityBuilder, ActivityTimes, IntArray
+from planner.simulate.activities import NO_ACTIVITY, Activities, ActivityBuilder, ActivityTimes
 from planner.simulate.compiled_clock import run_activities
 from planner.simulate.decision_clock import run_jobs
 from planner.simulate.decisions import (
@@ -21,7 +21,15 @@ from planner.simulate.decisions import (
 )
 from planner.simulate.engine import simulate, simulated_end
 from planner.simulate.equal_micro_batches import equal_step_seconds
-from planner.simulate.memory_curves import Curve, FurtherBytes, MemoryCurves, OutputBytes, simulate_memory, whole_curves
+from planner.simulate.memory_curves import (
+    Curve,
+    FurtherBytes,
+    MemoryCurves,
+    OutputBytes,
+    TaskSpans,
+    simulate_memory,
+    whole_curves,
+)
 from planner.simulate.repetition import abridged_tasks, abridged_timeline, repeated, whole_tasks, whole_timeline
 from planner.simulate.time_parts import (
     ModuleWait,
@@ -52,7 +60,6 @@ __all__ = [
     "Failure",
     "FurtherBytes",
     "History",
-    "IntArray",
     "JobState",
     "MemoryCurves",
     "ModuleWait",
@@ -62,6 +69,7 @@ __all__ = [
     "Segment",
     "State",
     "TaskEvent",
+    "TaskSpans",
     "TimePart",
     "Timeline",
     "TracedStep",

@@ -15,29 +15,17 @@ The tasks of a plan and the operators of a recorded trace both become activities
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.errors import InputError
+from planner.plan.tasks.ragged_array import IntArray, RaggedArray, ragged
 
 FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 NO_ACTIVITY = -1  # in `queued_by`, `sharer` and `causes`: there is none
-
-
-class RaggedArray(NamedTuple):
-    """A list of integers for each activity, flat (CSR): that of activity i is `values[offsets[i]:offsets[i + 1]]`."""
-
-    offsets: IntArray  # (n + 1,)
-    values: IntArray
-
-    def __getitem__(self, i: int) -> list[int]:  # type: ignore[override]
-        found: list[int] = self.values[self.offsets[i] : self.offsets[i + 1]].tolist()
-        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,13 +116,6 @@ class ActivityBuilder:
         )
 
 
-def ragged(each: Sequence[Sequence[int]]) -> RaggedArray:
-    """A list of integers per activity, flattened."""
-    first = np.zeros(len(each) + 1, dtype=np.int64)
-    np.cumsum(np.fromiter(map(len, each), dtype=np.int64, count=len(each)), out=first[1:])
-    return RaggedArray(first, np.fromiter(chain.from_iterable(each), dtype=np.int64, count=int(first[-1])))
-
-
 def sparse_ragged(each: Mapping[int, Sequence[int]], count: int) -> RaggedArray:
     """A list of integers for each of `count` activities, flattened; where `each` has none, it is empty."""
     numbers = sorted(each)
@@ -161,7 +142,7 @@ def require_valid(activities: Activities) -> None:
         require_all(
             (lists.values >= 0) & (lists.values < below),
             f"names {article} {name} that is not there",
-            owner_of_entries(lists),
+            lists.owners(),
         )
     for what, each in (("queued by", activities.queued_by), ("sharer of", activities.sharer)):
         below = n if what == "queued by" else np.iinfo(np.int64).max
@@ -197,14 +178,9 @@ def require_lists(name: str, lists: RaggedArray, count: int) -> None:
 
 def require_once(name: str, lists: RaggedArray) -> None:
     """No activity may name a lane twice: it would wait for itself."""
-    named = owner_of_entries(lists) * (lists.values.max(initial=0) + 1) + lists.values
+    named = lists.owners() * (lists.values.max(initial=0) + 1) + lists.values
     if len(np.unique(named)) < len(named):
         raise invalid_activities(f"an activity names a {name} twice")
-
-
-def owner_of_entries(lists: RaggedArray) -> NDArray[np.int64]:
-    """For each entry of the lists, the number of its activity."""
-    return np.repeat(np.arange(len(lists.offsets) - 1), np.diff(lists.offsets))
 
 
 def require_all(valid: NDArray[np.bool_], what: str, owner: NDArray[np.int64] | None = None) -> None:

@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.simulate.activities import Activities, ActivityTimes, RaggedArray, require_valid
+from planner.plan.tasks.ragged_array import RaggedArray
+from planner.simulate.activities import Activities, ActivityTimes, require_valid
 from planner.simulate.clock import run_in_python as run_clock
 
 LIBRARY = Path(__file__).with_name("libclock.so")

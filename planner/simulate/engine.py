@@ -9,22 +9,26 @@ its last rank arrives.
 
 from collections.abc import Callable, Mapping, Sequence
 
-from planner.costs import Cost
+import numpy as np
+
+from planner.costs import Cost, StepPrices
 from planner.errors import InputError
 from planner.plan.mesh.identical_groups import NO_IDENTICAL_GROUPS, IdenticalGroups, representative_ranks
 from planner.plan.task import Task
-from planner.simulate.activities import NO_ACTIVITY, Activities, ActivityBuilder, ActivityTimes
+from planner.plan.tasks.ragged_array import RaggedArray, ragged
+from planner.plan.tasks.task_table import TaskTable, numbered
+from planner.simulate.activities import NO_ACTIVITY, Activities, ActivityTimes
 from planner.simulate.compiled_clock import run_activities
 from planner.simulate.timeline import TaskEvent, Timeline
-from planner.specs.base import Ranks
 
+Price = Callable[[Task], Cost]
 HeldStreams = Mapping[str, tuple[str, ...]]
 NO_HELD_STREAMS: HeldStreams = {}
 
 
 def simulate(
     tasks: Sequence[Task],
-    price: Callable[[Task], Cost],
+    price: Price,
     ranks: int | None = None,
     alike: IdenticalGroups = NO_IDENTICAL_GROUPS,
     held_streams: HeldStreams = NO_HELD_STREAMS,
@@ -36,79 +40,80 @@ def simulate(
 
     Raises InputError when tasks wait for each other in a cycle, or two have the same id.
     """
-    ids = [task.id for task in tasks]
-    costs = [price(task) for task in tasks]
-    starts, ends, causes = (each.tolist() for each in task_times(tasks, ids, costs, held_streams))
+    table = TaskTable.of(tasks)
+    costs, ids = step_costs(table, price), table.ids
+    if len({*ids}) < len(ids):
+        twice = next(id for at, id in enumerate(ids) if id in ids[:at])
+        raise InputError(
+            f"two tasks are called {twice}", where="steps", fix="give each group one entry in a micro-batch"
+        )
+    starts, ends, causes = (each.tolist() for each in task_times(table, costs, held_streams))
     by_number = [*ids, ""]  # a cause of NO_ACTIVITY (−1) is the last entry
+    kinds = [table.kinds[number] for number in table.kind.tolist()]
     events = tuple(
-        TaskEvent(id, task.phase, task.module, task.ranks, start, end, c.comm, c.source, c.spread, by_number[cause])
-        for task, id, c, start, end, cause in zip(tasks, ids, costs, starts, ends, causes, strict=True)
+        TaskEvent(id, k.phase, k.module, k.ranks, start, end, c.comm, c.source, c.spread, by_number[cause])
+        for k, id, c, start, end, cause in zip(kinds, ids, costs, starts, ends, causes, strict=True)
     )
-    named = 1 + max((task.ranks[-1] for task in tasks if task.ranks), default=-1)
+    named = 1 + max((event.ranks[-1] for event in events if event.ranks), default=-1)
     size = max(named, ranks or 0)
     return Timeline(events, max(ends, default=0.0), size, alike.ranks, alike.groups, alike.group_of)
 
 
-def simulated_end(tasks: Sequence[Task], price: Callable[[Task], Cost]) -> float:
+def simulated_end(tasks: TaskTable, price: Price) -> float:
     """Seconds of the step that `simulate` would return alone, for searches that compare many steps."""
-    times = task_times(tasks, [task.id for task in tasks], [price(task) for task in tasks], NO_HELD_STREAMS)
-    return float(times.ends.max(initial=0.0))
+    return float(task_times(tasks, step_costs(tasks, price), NO_HELD_STREAMS).ends.max(initial=0.0))
 
 
-def task_times(
-    tasks: Sequence[Task], ids: Sequence[str], costs: Sequence[Cost], held_streams: HeldStreams
-) -> ActivityTimes:
-    """When each task starts and ends, and why. Raises InputError when they wait for each other, or two have one id."""
-    activities = task_activities(tasks, ids, [cost.value for cost in costs], held_streams)
+def step_costs(tasks: TaskTable, price: Price) -> list[Cost]:
+    """The cost of each task; those that prices of a step know to be alike are priced once."""
+    return price.each(tasks) if isinstance(price, StepPrices) else [price(task) for task in tasks]
+
+
+def task_times(tasks: TaskTable, costs: Sequence[Cost], held_streams: HeldStreams) -> ActivityTimes:
+    """When each task starts and ends, and why. Raises InputError when they wait for each other."""
+    activities = task_activities(tasks, [cost.value for cost in costs], held_streams)
     times, ended = run_activities(activities)
     if not ended.all():
-        raise deadlock_error(ids, activities, ended.tolist())
+        raise deadlock_error(tasks.ids, activities, ended.tolist())
     return times
 
 
 def task_activities(
-    tasks: Sequence[Task], ids: Sequence[str], seconds: Sequence[float], held_streams: HeldStreams = NO_HELD_STREAMS
+    tasks: TaskTable, seconds: Sequence[float], held_streams: HeldStreams = NO_HELD_STREAMS
 ) -> Activities:
-    """Tasks as activities of the clock. Awaited ids that are no task of this step count as done. Raises InputError."""
-    number = {task_id: i for i, task_id in enumerate(ids)}
-    if len(number) < len(tasks):
-        twice = next(task_id for i, task_id in enumerate(ids) if number[task_id] != i)
-        raise InputError(
-            f"two tasks are called {twice}", where="steps", fix="give each group one entry in a micro-batch"
-        )
-    builder, lanes = ActivityBuilder(), StreamLanes(tasks, held_streams)
-    sharers: dict[tuple[str, str], int] = {}
-    for i, task in enumerate(tasks):
-        after = [number[awaited] for awaited in task.after if awaited in number]
-        share = task.share if task.stream == "compute" else 1.0
-        sharer = sharers.setdefault((task.module, task.group), len(sharers)) if share < 1 else NO_ACTIVITY
-        builder.add(seconds[i], lanes.lanes_of(builder, task), after, share=share, sharer=sharer)
-    return builder.build()
+    """Tasks as activities of the clock."""
+    lanes, lane_count = stream_lanes(tasks, held_streams)
+    share = tasks.column(lambda kind: kind.share if kind.stream == "compute" else 1.0, np.float64)
+    group = numbered([(kind.module, kind.group) for kind in tasks.kinds])[tasks.kind]
+    count, nothing = len(tasks), np.zeros(0)
+    return Activities(
+        seconds=np.array(seconds, dtype=np.float64),
+        lanes=lanes.gathered(tasks.kind),
+        after=tasks.after,
+        queued_by=np.full(count, NO_ACTIVITY),
+        share=share,
+        sharer=np.where(share < 1, group, NO_ACTIVITY),
+        bytes=np.zeros(count),
+        links=RaggedArray(np.zeros(count + 1, dtype=np.int64), nothing.astype(np.int64)),
+        lane_count=lane_count,
+        bandwidth=nothing,
+    )
 
 
-class StreamLanes:
-    """Lanes of the streams of ranks; ranks with exactly the same tasks share lanes."""
-
-    def __init__(self, tasks: Sequence[Task], holding: HeldStreams) -> None:
-        self.holding = holding
-        self.kind = representative_ranks(task.ranks for task in tasks)
-        self.found: dict[tuple[int, str], int] = {}
-        self.shared: dict[tuple[Ranks, str], list[int]] = {}  # tasks on the same ranks in a phase have the same lanes
-
-    def lanes_of(self, builder: ActivityBuilder, task: Task) -> list[int]:
-        """The lanes that a task occupies."""
-        key = (task.ranks, task.phase)
-        if key not in self.shared:
-            kinds = sorted({self.kind[rank] for rank in task.ranks})
-            streams = (task.stream, *self.holding.get(task.phase, ()))
-            self.shared[key] = [self.lane(builder, rank, stream) for stream in streams for rank in kinds]
-        return self.shared[key]
-
-    def lane(self, builder: ActivityBuilder, rank: int, stream: str) -> int:
-        """The lane of one stream of a rank."""
-        if (rank, stream) not in self.found:
-            self.found[rank, stream] = builder.add_lane()
-        return self.found[rank, stream]
+def stream_lanes(tasks: TaskTable, holding: HeldStreams) -> tuple[RaggedArray, int]:
+    """The lanes that each kind of task occupies, and their number: those of the streams of its ranks. Ranks with
+    exactly the same tasks share lanes.
+    """
+    used, first = np.unique(tasks.kind, return_index=True)
+    kinds = [(number, tasks.kinds[number]) for number in used[np.argsort(first)].tolist()]
+    like = representative_ranks(kind.ranks for _, kind in kinds)
+    known: dict[tuple[int, str], int] = {}
+    lanes: list[list[int]] = [[] for _ in tasks.kinds]
+    for number, kind in kinds:
+        ranks = sorted({like[rank] for rank in kind.ranks})
+        streams = (kind.stream, *holding.get(kind.phase, ()))
+        lanes[number] = [known.setdefault((rank, stream), len(known)) for stream in streams for rank in ranks]
+    return ragged(lanes), len(known)
 
 
 def deadlock_error(ids: Sequence[str], activities: Activities, ended: Sequence[bool]) -> InputError:

@@ -9,22 +9,49 @@ to take them. Who reads holds them from there, and lets go of a part with each o
 such an encoder runs ahead, the more waits where it computed.
 """
 
-from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from planner.plan.mesh.identical_groups import EquivalentRanks
 from planner.plan.schedules.zero_bubble import KEPT_FOR_WEIGHTS
 from planner.plan.task import Phase, Task
+from planner.plan.tasks.ragged_array import IntArray, ragged
+from planner.plan.tasks.task_table import TaskTable, numbered
 from planner.plan.tokens.resharding import is_between_modules
-from planner.simulate.timeline import Repetition, TaskEvent, Timeline
-from planner.specs.base import Layers, Ranks
+from planner.simulate.timeline import Repetition, Timeline
 
-Change = tuple[float, float]  # (seconds, bytes more from then on)
 Curve = tuple[tuple[float, float], ...]  # (seconds, bytes in use from then on)
+Floats = NDArray[np.float64]
+PASS_ENDS: tuple[Phase, ...] = ("B", "I", "W")
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSpans:
+    """When the tasks of a step ran, place by place, on how many ranks; some of which others represent."""
+
+    starts: Floats  # (n,) seconds
+    ends: Floats
+    step_seconds: float
+    ranks: int
+    representative_rank: Mapping[int, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, timeline: Timeline) -> "TaskSpans":
+        """Those of a timeline."""
+        starts, ends = np.array([(event.start, event.end) for event in timeline.events]).reshape(-1, 2).T
+        return cls(starts, ends, timeline.step_seconds, timeline.ranks, timeline.representative_rank)
+
+    @classmethod
+    def one_by_one(cls, count: int, ranks: int) -> "TaskSpans":
+        """Those of so many tasks one after another, each of a second."""
+        each = np.arange(count + 1.0)
+        return cls(each[:-1], each[1:], float(count), ranks)
 
 
 class OutputBytes(NamedTuple):
@@ -42,18 +69,26 @@ class HeldChange(NamedTuple):
     amount: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class MemoryCurves:
     """Bytes in use over time, one curve per rank; equivalent ranks share one object."""
 
-    curves: tuple[Curve, ...]
+    points: tuple[Floats, ...]  # of each rank, (changes, 2): seconds, and bytes in use from then on
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, MemoryCurves) and self.curves == other.curves
+
+    @cached_property
+    def curves(self) -> tuple[Curve, ...]:
+        """The curves as numbers."""
+        found = {id(each): tuple((at, held) for at, held in each.tolist()) for each in self.points}
+        return tuple(found[id(each)] for each in self.points)
 
     @cached_property
     def peaks(self) -> tuple[float, ...]:
         """Peak bytes of each rank."""
-        distinct = {id(curve): curve for curve in self.curves}
-        peak = {name: max(held for _, held in curve) for name, curve in distinct.items()}
-        return tuple(peak[id(curve)] for curve in self.curves)
+        found = {id(each): float(each[:, 1].max()) for each in {id(each): each for each in self.points}.values()}
+        return tuple(found[id(each)] for each in self.points)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,116 +102,125 @@ class FurtherBytes:
 
 
 def simulate_memory(
-    timeline: Timeline,
-    tasks: Sequence[Task],
-    activation_bytes: Callable[[Task], float],
+    spans: TaskSpans,
+    tasks: TaskTable,
+    kept: Floats,
     state_bytes: Callable[[int], float],
-    recomputed_bytes: Callable[[Task], float] = lambda _: 0.0,
+    recomputed: Floats | None = None,
     further: FurtherBytes | None = None,
 ) -> MemoryCurves:
     """Memory curves of a simulated step.
 
-    `activation_bytes`: what a forward keeps on each of its ranks for the backward; `state_bytes`: what a rank holds
-    throughout; `recomputed_bytes`: what a backward holds in addition on each of its ranks while it runs.
+    `kept`: what each task, if it is a forward, keeps on each of its ranks for the backward, (n,); `state_bytes`: what a
+    rank holds throughout; `recomputed`: what a backward holds in addition on each of its ranks while it runs, (n,).
 
     A forward without a backward keeps its activations to the end of the step; those of layers that have no backward at
     all are freed when the forward ends.
     """
     further = further or FurtherBytes()
-    by_id = {task.id: task for task in tasks}
-    freed, alike = ActivationRelease(timeline, by_id), EquivalentRanks(event.ranks for event in timeline.events)
-    changes: dict[int | None, list[Change]] = defaultdict(list)  # of one rank of each kind
-    own: dict[int, list[Change]] = defaultdict(list)  # of each rank: of a kind devices and readers may differ
-    for event in timeline.events:
-        if event.phase == "F":
-            task = by_id[event.id]
-            kept = activation_bytes(task)
-            frees = [(end, -share * kept) for end, share in freed.release_times(task, event)] if kept else []
-            for rank in alike.of(event.ranks) if kept else ():
-                changes[rank] += [(event.start, kept), *frees]
-        elif event.phase in ("B", "I"):
-            extra = recomputed_bytes(by_id[event.id])
-            for rank in alike.of(event.ranks) if extra else ():
-                changes[rank] += [(event.start, extra), (event.end, -extra)]
-        elif event.phase == "update":
-            for rank in event.ranks:
-                extra = further.update(rank)
-                own[rank] += [(event.start, extra), (event.end, -extra)] if extra else []
-    for held in waiting_outputs(timeline, tasks, further.outputs) if further.outputs else ():
+    alike = EquivalentRanks(kind.ranks for kind in tasks.kinds if kind.phase in ("F", "B", "I"))
+    changes = activation_changes(spans, tasks, kept, recomputed, alike)
+    own: dict[int, list[tuple[float, float]]] = defaultdict(list)  # of a kind, devices and readers may differ
+    for place in tasks.where(lambda kind: kind.phase == "update").tolist():
+        for rank in tasks.kinds[tasks.kind[place]].ranks:
+            extra = further.update(rank)
+            own[rank] += [(spans.starts[place], extra), (spans.ends[place], -extra)] if extra else []
+    for held in waiting_outputs(spans, tasks, further.outputs) if further.outputs else ():
         own[held.rank].append((held.seconds, held.amount))
     keys = []
-    for rank in range(timeline.ranks):
-        of = timeline.representative_of(rank)
+    for rank in range(spans.ranks):
+        of = spans.representative_rank.get(rank, rank)
         keys.append((state_bytes(rank), alike.representative.get(of), tuple(own.get(of, ()))))
     curves = {
-        (base, of, more): running_curve(base, [*(changes.get(of, ())), *more]) for base, of, more in dict.fromkeys(keys)
+        (base, of, more): running_curve(base, np.concatenate([changes[of], np.array(more).reshape(-1, 2)]))
+        for base, of, more in dict.fromkeys(keys)
     }
     return MemoryCurves(tuple(curves[key] for key in keys))
 
 
-class ActivationRelease:
-    """When the activations of a forward are freed: at the end of its backward, or in parts at the ends of I and W."""
+def activation_changes(
+    spans: TaskSpans, tasks: TaskTable, kept: Floats, recomputed: Floats | None, alike: EquivalentRanks
+) -> dict[int | None, Floats]:
+    """What one rank of each kind holds more or less of activations, and when, (changes, 2)."""
+    forwards = np.flatnonzero(tasks.column(lambda kind: kind.phase == "F", np.bool_) & (kept != 0))
+    releases, own = release_times(spans, tasks, forwards), kept[forwards]
+    places, seconds = [forwards] * 3, [spans.starts[forwards], *(when for when, _ in releases)]
+    amounts = [own, *(-share * own for _, share in releases)]
+    if recomputed is not None:
+        backwards = np.flatnonzero(tasks.column(lambda kind: kind.phase in ("B", "I"), np.bool_) & (recomputed != 0))
+        places += [backwards, backwards]
+        seconds += [spans.starts[backwards], spans.ends[backwards]]
+        amounts += [recomputed[backwards], -recomputed[backwards]]
+    on_ranks = ragged([alike.among(kind.ranks) if kind.phase in ("F", "B", "I") else () for kind in tasks.kinds])
+    each = on_ranks.gathered(tasks.kind[np.concatenate(places)])
+    changes = np.stack([np.concatenate(seconds), np.concatenate(amounts)], axis=1)[each.owners()]
+    changed, rank_of = changes[:, 1] != 0, each.values
+    changes, rank_of = changes[changed], rank_of[changed]
+    changes = changes[np.argsort(rank_of, kind="stable")]
+    ranks, count = np.unique(rank_of, return_counts=True)
+    found: dict[int | None, Floats] = defaultdict(lambda: np.zeros((0, 2)))
+    found.update(zip(ranks.tolist(), np.split(changes, np.cumsum(count)[:-1]), strict=False))
+    return found
 
-    def __init__(self, timeline: Timeline, by_id: dict[str, Task]) -> None:
-        phases: tuple[Phase, ...] = ("B", "I", "W")
-        self.by_phase = {phase: BackwardEnds(timeline, by_id, phase) for phase in phases}
-        done = {key for each in self.by_phase.values() for key in each.layers}
-        self.with_backward = {(module, layer) for module, layers in done for layer in layers}
-        self.step_seconds = timeline.step_seconds
 
-    def release_times(self, forward: Task, event: TaskEvent) -> list[tuple[float, float]]:
-        """Pairs of the time in seconds and the share freed then."""
-        if (forward.module, forward.layers[0]) not in self.with_backward:
-            return [(event.end, 1.0)]
-        inputs = self.by_phase["I"].end_of_pass(forward, event)
-        if inputs is None:
-            whole = self.by_phase["B"].end_of_pass(forward, event)
-            return [(self.step_seconds if whole is None else whole, 1.0)]
-        weights = self.by_phase["W"].end_of_pass(forward, event)
-        last = self.step_seconds if weights is None else weights
-        return [(inputs, 1.0 - KEPT_FOR_WEIGHTS), (last, KEPT_FOR_WEIGHTS)]
-
-
-class BackwardEnds:
-    """Ends of the backward passes of one phase, looked up by forward: same module, micro-batch and group, and layers
-    that contain those of the forward.
+def release_times(spans: TaskSpans, tasks: TaskTable, forwards: IntArray) -> list[tuple[Floats, Floats]]:
+    """When the activations of forwards are freed, and what share of them, twice: all at the end of the backward, or in
+    parts at the ends of I and W.
     """
+    by_phase = {phase: ends_of_passes(spans, tasks, forwards, phase) for phase in PASS_ENDS}
+    done = {(kind.module, layer) for kind in used_kinds(tasks) if kind.phase in PASS_ENDS for layer in kind.layers}
+    returned = tasks.column(lambda kind: (kind.module, kind.layers[0]) in done, np.bool_)[forwards]
+    inputs, whole, weights = (by_phase[phase] for phase in ("I", "B", "W"))
+    in_two, end = np.isfinite(inputs) & returned, spans.step_seconds
+    once = np.where(np.isnan(whole), end, whole)
+    first = np.where(returned, np.where(in_two, inputs, once), spans.ends[forwards])
+    last = np.where(in_two, np.where(np.isnan(weights), end, weights), first)
+    return [(first, np.where(in_two, 1.0 - KEPT_FOR_WEIGHTS, 1.0)), (last, np.where(in_two, KEPT_FOR_WEIGHTS, 0.0))]
 
-    def __init__(self, timeline: Timeline, by_id: dict[str, Task], phase: Phase) -> None:
-        self.events: dict[tuple[str, int | None, str], list[tuple[Task, TaskEvent]]] = {}
-        self.exact: dict[tuple[str, int | None, str, Layers, Ranks], float] = {}
-        self.layers: set[tuple[str, Layers]] = set()
-        for event in timeline.events:
-            if event.phase == phase:
-                task = by_id[event.id]
-                self.layers.add((task.module, task.layers))
-                self.events.setdefault((task.module, task.micro_batch, task.group), []).append((task, event))
-                self.exact[task.module, task.micro_batch, task.group, task.layers, event.ranks] = event.end
 
-    def end_of_pass(self, forward: Task, event: TaskEvent) -> float | None:
-        """End in seconds of the pass on the ranks of the forward; None where there is none."""
-        key = (forward.module, forward.micro_batch, forward.group)
-        end = self.exact.get((*key, forward.layers, event.ranks))
-        if end is not None:
-            return end
+def used_kinds(tasks: TaskTable) -> list[Task]:
+    """The kinds that some task is of."""
+    return [tasks.kinds[number] for number in np.unique(tasks.kind).tolist()]
+
+
+def ends_of_passes(spans: TaskSpans, tasks: TaskTable, forwards: IntArray, phase: Phase) -> Floats:
+    """The ends in seconds of the passes of a phase that follow forwards: of the same module, micro-batch and group, on
+    layers that contain those of the forward, and on its ranks. NaN where there is none.
+    """
+    passes = tasks.where(lambda kind: kind.phase == phase)
+    found = np.full(len(forwards), np.nan)
+    if not len(passes):
+        return found
+    of_kinds = numbered([(kind.module, kind.group, kind.layers, kind.ranks) for kind in tasks.kinds])
+    keys = of_kinds[tasks.kind] * (2 + tasks.micro_batch.max()) + tasks.micro_batch
+    rising = passes[np.argsort(keys[passes], kind="stable")]
+    at = np.searchsorted(keys[rising], keys[forwards], side="right") - 1
+    same = (at >= 0) & (keys[rising[at]] == keys[forwards])
+    found[same] = spans.ends[rising[at[same]]]
+    for number in np.flatnonzero(~same).tolist():  # of a forward in parts the backward is a whole
+        forward = tasks.task(int(forwards[number]))
         ends = [
-            back.end
-            for task, back in self.events.get(key, ())
-            if set(event.ranks) <= set(back.ranks) and set(forward.layers) <= set(task.layers)
+            spans.ends[place]
+            for place in passes[tasks.micro_batch[passes] == tasks.micro_batch[forwards[number]]].tolist()
+            if contains(tasks.kinds[tasks.kind[place]], forward)
         ]
-        return max(ends, default=None)
+        found[number] = max(ends, default=np.nan)
+    return found
 
 
-def running_curve(base: float, changes: list[tuple[float, float]]) -> Curve:
+def contains(one: Task, other: Task) -> bool:
+    """Whether a pass is of the group of another one, on at least its ranks and layers."""
+    same = (one.module, one.group) == (other.module, other.group)
+    return same and {*other.ranks} <= {*one.ranks} and {*other.layers} <= {*one.layers}
+
+
+def running_curve(base: float, changes: Floats) -> Floats:
     """The running sum of changes in bytes; of simultaneous changes, freeing comes first."""
-    points, held = [(0.0, base)], base
-    for seconds, amount in sorted(changes):
-        held += amount
-        if points[-1][0] == seconds:
-            points[-1] = (seconds, held)
-        else:
-            points.append((seconds, held))
-    return tuple(points)
+    seconds, amounts = changes[np.lexsort((changes[:, 1], changes[:, 0]))].T
+    points = np.stack([np.concatenate([[0.0], seconds]), np.cumsum(np.concatenate([[base], amounts]))], axis=1)
+    last = np.append(points[1:, 0] != points[:-1, 0], True)  # of simultaneous changes
+    curve: Floats = points[last]
+    return curve
 
 
 def whole_curves(memory: MemoryCurves, timeline: Timeline, abridged: bool = False) -> MemoryCurves:
@@ -184,62 +228,62 @@ def whole_curves(memory: MemoryCurves, timeline: Timeline, abridged: bool = Fals
     repetition, starts = timeline.repetition, timeline.round_starts()
     if repetition is None:
         return memory
-    keys = [(id(curve), timeline.representative_of(rank)) for rank, curve in enumerate(memory.curves)]
+    keys = [(id(points), timeline.representative_of(rank)) for rank, points in enumerate(memory.points)]
     first = {key: rank for rank, key in reversed([*enumerate(keys)])}
     whole = {
-        key: whole_curve(memory.curves[rank], repetition, starts.get(key[1], 0.0), abridged)
+        key: whole_curve(memory.points[rank], repetition, starts.get(key[1], 0.0), abridged)
         for key, rank in first.items()
     }
     return MemoryCurves(tuple(whole[key] for key in keys))
 
 
-def whole_curve(curve: Curve, repetition: Repetition, window: float, abridged: bool) -> Curve:
+def whole_curve(points: Floats, repetition: Repetition, window: float, abridged: bool) -> Floats:
     """A rank's bytes over the whole step, given those of the simulated one. `window`: when its last round starts."""
-    seconds, times = repetition.seconds, [at for at, _ in curve]
-    first, last = bisect_left(times, window), bisect_left(times, window + seconds)
+    seconds = repetition.seconds
+    first, last = np.searchsorted(points[:, 0], (window, window + seconds))
     numbers = () if abridged else range(1, repetition.rounds + 1)
-    again = ((at + number * seconds, held) for number in numbers for at, held in curve[first:last])
-    late = repetition.rounds * seconds
-    return (*curve[:last], *again, *((at + late, held) for at, held in curve[last:]))
+    later = np.array([seconds, 0.0])
+    again = [points[first:last] + number * later for number in numbers]
+    return np.concatenate([points[:last], *again, points[last:] + repetition.rounds * later])
 
 
 def waiting_outputs(
-    timeline: Timeline, tasks: Sequence[Task], output_bytes: Callable[[Task], OutputBytes]
+    spans: TaskSpans, tasks: TaskTable, output_bytes: Callable[[Task], OutputBytes]
 ) -> Iterator[HeldChange]:
     """Yield what ranks hold more or less of outputs that wait. `output_bytes`: of a send; zeros for what is not counted
     here.
     """
-    events = {event.id: event for event in timeline.events if event.phase == "F"}
+    between = tasks.where(lambda kind: kind.of == "F" and is_between_modules(kind)).tolist()
+    sends = [place for place in between if tasks.kinds[tasks.kind[place]].phase == "send"]
     readers = reading_forwards(tasks)
-    for send in tasks:
-        if send.phase != "send" or send.of != "F" or not is_between_modules(send):
+    for place in sends:
+        send, (forward, *_) = tasks.task(place), tasks.after[place] or [None]
+        size = output_bytes(send)
+        if not size.sent or forward is None:
             continue
-        size, computed = output_bytes(send), events.get(send.after[0])
-        if not size.sent or computed is None:
-            continue
-        by_rank: dict[int, list[TaskEvent]] = defaultdict(list)
-        for reader in readers[send.id]:
-            for rank in {*reader.ranks} & {*send.peers}:
-                by_rank[rank].append(events[reader.id])
-        begins = {rank: min(each.start for each in reading) for rank, reading in by_rank.items()}
-        taken = max(begins.values(), default=computed.end)
+        by_rank: dict[int, list[int]] = defaultdict(list)
+        for reader in readers[place]:
+            for rank in {*tasks.kinds[tasks.kind[reader]].ranks} & {*send.peers}:
+                by_rank[rank].append(reader)
+        computed = float(spans.ends[forward])
+        begins = {rank: float(spans.starts[reading].min()) for rank, reading in by_rank.items()}
+        taken = max(begins.values(), default=computed)
         for rank in send.ranks:
-            yield HeldChange(rank, computed.end, size.sent)
-            yield HeldChange(rank, max(taken, computed.end), -size.sent)
+            yield HeldChange(rank, computed, size.sent)
+            yield HeldChange(rank, max(taken, computed), -size.sent)
         for rank, reading in by_rank.items():
             yield HeldChange(rank, begins[rank], size.read)
-            yield from (HeldChange(rank, each.end, -size.read / len(reading)) for each in reading)
+            yield from (HeldChange(rank, float(spans.ends[each]), -size.read / len(reading)) for each in reading)
 
 
-def reading_forwards(tasks: Sequence[Task]) -> dict[str, list[Task]]:
-    """Return the forwards that wait for what each send between modules carries, by the id of the send."""
-    sent_by = {
-        task.id: task.after[0] for task in tasks if task.phase == "recv" and task.of == "F" and is_between_modules(task)
-    }
-    readers: dict[str, list[Task]] = defaultdict(list)
-    for task in tasks if sent_by else ():
-        if task.phase == "F":
-            for id in task.after:
-                if id in sent_by:
-                    readers[sent_by[id]].append(task)
+def reading_forwards(tasks: TaskTable) -> dict[int, list[int]]:
+    """The forwards that wait for what each send between modules carries, by the place of the send."""
+    recvs = tasks.where(lambda kind: (kind.phase, kind.of) == ("recv", "F") and is_between_modules(kind))
+    forward = tasks.column(lambda kind: kind.phase == "F", np.bool_)
+    sent_by = {place: tasks.after[place][0] for place in recvs.tolist()}
+    readers: dict[int, list[int]] = defaultdict(list)
+    owners = tasks.after.owners()
+    reading = forward[owners] & np.isin(tasks.after.values, recvs)
+    for reader, recv in zip(owners[reading].tolist(), tasks.after.values[reading].tolist(), strict=True):
+        readers[sent_by[recv]].append(reader)
     return readers

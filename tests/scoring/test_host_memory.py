@@ -42,9 +42,9 @@ def test_what_devices_no_longer_hold_is_in_the_memory_of_their_hosts(tmp_path, o
     """Bytes are conserved: of the first rank of a stage, whose activations are at their peak while passes run."""
     moved = score(plan_with(tmp_path, **options))
     kept = score(plan_with(tmp_path, **{**options, "share": 0.0, "moments": 0.0}))
-    hosts = moved.plan_memory.hosts_over_step(moved.timeline, moved.tasks).peaks
+    hosts = moved.plan_memory.hosts_over_step(moved.spans, moved.tasks).peaks
     factor = 1.0 + moved.plan_memory.accounting(0).fragmentation
-    passes = [each.plan_memory.over_step(each.timeline, each.tasks, updates=False).peaks for each in (kept, moved)]
+    passes = [each.plan_memory.over_step(each.spans, each.tasks, updates=False).peaks for each in (kept, moved)]
     for rank in (0, 15):
         assert (passes[0][rank] - passes[1][rank]) / factor == pytest.approx(hosts[rank], rel=1e-6)
     assert moved.host_memory.offloaded == pytest.approx(max(sum(hosts[:8]), sum(hosts[8:])))

@@ -13,6 +13,7 @@ from planner.layouts.space.layout_problem import layout_problem
 from planner.plan.mesh.identical_groups import NO_IDENTICAL_GROUPS, identical_groups
 from planner.plan.schedules import schedule_slots
 from planner.plan.tasks import rounds
+from planner.plan.tasks.expand import expand
 from planner.scoring import step_simulation as stepping
 from planner.scoring.bounds.step_bounds import busiest_rank_seconds
 from planner.scoring.score import score, whole_score
@@ -149,6 +150,24 @@ def test_gradients_reduced_as_they_come_are_exposed_in_each_micro_batch(tmp_path
     sync = next(task for task in tasks if task.phase == "sync" and task.micro_batch is None)
     each, once = (pricing_of(some).with_concurrency(tasks)(sync).value for some in (plan, held))
     assert each == pytest.approx(96 * once, rel=EQUAL) and once > 0.0
+
+
+@pytest.mark.parametrize("few", [{"pp": 2, "zero": 3}, {"pp": 2, "vpp": 2, "zero": 2}, {"tp": 2, "zero": 3}])
+def test_tasks_alike_are_priced_once_and_as_each_alone(tmp_path, few):
+    plan = equal_plan(tmp_path, 8, **few)
+    tasks = expand(plan)
+    price = pricing_of(plan).with_concurrency(tasks)
+    assert price.each(tasks) == [price(task) for task in tasks]
+
+
+def test_weights_that_stay_gathered_are_gathered_in_the_first_micro_batch_alone(tmp_path):
+    plan = equal_plan(tmp_path, 8, pp=2, zero=3)
+    stay = with_fields(plan.uses.prices.accounting, keeps_gathered=True)
+    kept = with_fields(plan, uses=with_fields(plan.uses, prices=with_fields(plan.uses.prices, accounting=stay)))
+    tasks = expand(plan)
+    costs = pricing_of(kept).with_concurrency(tasks).each(tasks)
+    found = [(task.micro_batch, cost.value) for task, cost in zip(tasks, costs, strict=True) if task.phase == "gather"]
+    assert len(found) == 16 and all((seconds > 0) == (not number) for number, seconds in found)
 
 
 @pytest.mark.every(5)

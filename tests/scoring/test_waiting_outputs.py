@@ -3,6 +3,7 @@
 from dataclasses import replace
 from itertools import pairwise
 
+import numpy as np
 import pytest
 
 from planner.errors import Infeasible
@@ -30,7 +31,7 @@ def without_outputs(plan, found):
         def output_bytes(self, send):
             return OutputBytes(0.0, 0.0)
 
-    return Blind(plan, found.plan_memory.pricing).over_step(found.timeline, found.tasks).curves
+    return Blind(plan, found.plan_memory.pricing).over_step(found.spans, found.tasks).curves
 
 
 def at(curve, seconds: float) -> float:
@@ -83,7 +84,7 @@ def test_a_plan_whose_waiting_outputs_do_not_fit_is_refused(tmp_path):
     plan, found = scored(tmp_path, 6)
     bare = max(held for _, held in without_outputs(plan, found)[0])
     assert found.memory.peaks[0] > bare
-    memory = replace(found.memory, curves=(found.memory.curves[0], ((0.0, 0.0),)))
+    memory = replace(found.memory, points=(found.memory.points[0], np.zeros((1, 2))))
     room = (found.memory.peaks[0] + bare) / 2 / 2**30
     device = with_fields(plan.uses.devices["cpu"], memory_gib=room)
     limits = with_fields(plan.uses.limits, memory_margin=0.0, oom_chance=1.0)

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.errors import InputError
+from planner.plan.tasks.ragged_array import RaggedArray
 from planner.simulate import clock, compiled_clock
-from planner.simulate.activities import NO_ACTIVITY, ActivityBuilder, RaggedArray
+from planner.simulate.activities import NO_ACTIVITY, ActivityBuilder
 from tests.examples import examples
 from tests.simulate.activity_sets import activity_sets, lane_of
 

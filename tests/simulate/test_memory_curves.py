@@ -10,17 +10,18 @@ from planner.costs.cost_lines import Cost
 from planner.plan.plan_file import TaskPlacement
 from planner.plan.schedules import schedule_slots
 from planner.plan.tasks.expand import expand
-from planner.simulate import simulate, simulate_memory
+from planner.simulate import simulate
 from planner.specs.base import with_fields
 from tests.plans import encoder_plan, sharded_plan, staged_plan
 from tests.slots_in_flight import peak_in_flight
+from tests.task_programs import memory_of
 
 
 def used(plan, activation_bytes=lambda t: float(len(t.layers)), state_bytes=lambda rank: 100.0, *besides, **more):
     tasks = expand(plan)
     seconds = {"F": 1.0, "B": 2.0, "I": 1.0, "W": 1.0}
     timeline = simulate(tasks, lambda t: Cost(seconds.get(t.phase, 0.0), "measured", 0.0), plan.size)
-    return simulate_memory(timeline, tasks, activation_bytes, state_bytes, *besides, **more)
+    return memory_of(timeline, tasks, activation_bytes, state_bytes, *besides, **more)
 
 
 @given(st.integers(1, 6), st.integers(1, 12))
@@ -54,7 +55,7 @@ def test_a_forward_without_backward_keeps_its_activations():
     plan = staged_plan(1, 1)
     tasks = [task for task in expand(plan) if task.phase == "F"]
     timeline = simulate(tasks, lambda t: Cost(1.0, "measured", 0.0))
-    assert simulate_memory(timeline, tasks, lambda t: 7.0, lambda rank: 0.0).curves == (((0.0, 7.0), (1.0, 0.0)),)
+    assert memory_of(timeline, tasks, lambda t: 7.0, lambda rank: 0.0).curves == (((0.0, 7.0), (1.0, 0.0)),)
 
 
 @given(st.integers(1, 6), st.integers(1, 12), st.sampled_from(["zb_h1", "zb_h2", "1f1b", "forward_only"]))

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from planner.costs.cost_lines import Cost
 from planner.plan.mesh.identical_groups import NO_IDENTICAL_GROUPS, identical_groups
 from planner.plan.tasks.expand import expand
-from planner.simulate import TaskEvent, Timeline, TracedStep, build_trace, simulate, simulate_memory
+from planner.simulate import TaskEvent, Timeline, TracedStep, build_trace, simulate
 from planner.simulate.trace_records import CHROME_COLOURS, GroupColours, letters
 from planner.simulate.trace_writer import trace_json
 from planner.specs.base import Ranks, with_fields
 from tests.plan.schedules.made import ordered_plan
 from tests.plans import encoder_plan, sharded_plan, staged_plan
 from tests.replica_plans import replicas
-from tests.task_programs import programs, task
+from tests.task_programs import memory_of, programs, task
 
 
 def one_step_trace(timeline, tasks, label, memory=None):
@@ -30,7 +30,7 @@ def traced(plan, label="simulated"):
     tasks = expand(plan)
     seconds = {"F": 1e-3, "B": 2e-3, "send": 1e-5}
     timeline = simulate(tasks, lambda t: Cost(seconds.get(t.phase, 0.0), "measured", 0.0), plan.size)
-    memory = simulate_memory(timeline, tasks, lambda t: 2.0**29, lambda rank: 2.0**30)
+    memory = memory_of(timeline, tasks, lambda t: 2.0**29, lambda rank: 2.0**30)
     return one_step_trace(timeline, tasks, label, memory)
 
 
@@ -253,7 +253,7 @@ def test_asked_for_ranks_are_drawn_as_if_all_had_been_simulated(choices, pp, zer
     def trace(others):
         tasks = expand(plan, 0, others.ranks)
         timeline = simulate(tasks, price, plan.size, others)
-        memory = simulate_memory(timeline, tasks, lambda t: 2.0**20, lambda rank: 2.0**30)
+        memory = memory_of(timeline, tasks, lambda t: 2.0**20, lambda rank: 2.0**30)
         return build_trace([[TracedStep(timeline, tasks, "simulated", memory)]], "toy", Ranks(sorted(ranks)))
 
     assert drawn(trace(identical_groups(plan, 0)), plan) == drawn(trace(NO_IDENTICAL_GROUPS), plan)

@@ -125,18 +125,10 @@ def representative_ranks(sets: Iterable[Ranks]) -> dict[int, int]:
 
 
 class EquivalentRanks:
-    """One rank of each kind among the ranks of some tasks. Sets of ranks are known by their ids, as tasks share them:
-    to hash many ranks for each task would take longer than all else.
-    """
+    """One rank of each kind among the ranks of some tasks."""
 
     def __init__(self, sets: Iterable[Ranks]) -> None:
-        self.sets = {id(ranks): ranks for ranks in sets}  # kept here, so that no other one gets an id
-        self.representative = representative_ranks(self.sets.values())
-        self.kinds = {key: self.among(ranks) for key, ranks in self.sets.items()}
-
-    def of(self, ranks: Ranks) -> tuple[int, ...]:
-        """Return one rank of each kind in one of these sets, given as the same object."""
-        return self.kinds[id(ranks)]
+        self.representative = representative_ranks(sets)
 
     def among(self, ranks: Iterable[int]) -> tuple[int, ...]:
         """Return one rank of each kind among any ranks; of those in none of the sets none."""

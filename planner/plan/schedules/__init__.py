@@ -4,6 +4,7 @@ A schedule is a function of (stages, stage, micro_batches), and of the chunks of
 order that a plan has slot by slot is parsed by `explicit.py`.
 """
 
+from functools import lru_cache
 from importlib import import_module
 
 from planner.errors import InputError
@@ -29,6 +30,7 @@ def default_schedule(chunks: int) -> str:
     return INTERLEAVED if chunks > 1 else DEFAULT_SCHEDULE
 
 
+@lru_cache(maxsize=64)  # plans of a search have few shapes of pipelines
 def schedule_slots(name: str, stages: int, micro_batches: int, chunks: int = 1) -> list[list[Slot]]:
     """Return the slots of each stage in order. Raises InputError for an unknown name, and where it does not fit."""
     if name not in SCHEDULES:

@@ -3,120 +3,145 @@
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
+
+import numpy as np
 
 from planner.plan.plan_file import Edge, Plan
-from planner.plan.task import Phase, Task
-from planner.plan.tasks.module_work import GroupWork, ModuleWork, pass_task
+from planner.plan.task import Task
+from planner.plan.tasks.module_tasks import FORWARD, ModuleTasks
+from planner.plan.tasks.task_inserter import TaskInserter
+from planner.plan.tasks.task_table import GroupWork
 from planner.plan.tokens.encoder_outputs import transfer_group
 from planner.specs.base import Ranks
 
 
+class ReadingPass(NamedTuple):
+    """A forward that reads outputs."""
+
+    number: int
+    micro_batch: int
+    group: str
+    ranks: Ranks
+
+
 class EdgeReads:
-    """The passes of one stage of an edge's target that read its outputs: those through the stage's first layer, in
-    `order`.
+    """The passes of one stage of an edge's target that read its outputs: those through the stage's first layer, in the
+    order of `line`.
     """
 
-    def __init__(self, plan: Plan, edge: Edge, target: ModuleWork, stage: int, order: Sequence[Task]) -> None:
-        self.target, self.stage, self.feeds = target, stage, plan.feeds_of(edge)
-        self.ahead = plan.layouts[edge.source].ahead
-        self.own = [task for task in order if task.module == target.module and task.micro_batch is not None]
+    def __init__(
+        self, plan: Plan, edge: Edge, source: ModuleTasks, target: ModuleTasks, stage: int, line: TaskInserter
+    ) -> None:
+        self.source, self.target, self.stage, self.feeds = source, target, stage, plan.feeds_of(edge)
+        self.draft = line.draft
+        self.ahead, table, stages = plan.layouts[edge.source].ahead, line.table, target.work.stages
+        places = np.flatnonzero(
+            table.column(lambda kind: kind.module == edge.target, np.bool_) & (table.micro_batch >= 0)
+        )
+        layer = table.column(lambda kind: kind.layers[0])[places]
+        self.own = line.order[places]
         # Where its last stage begins: until then its pipeline fills.
-        self.full = next((at for at, task in enumerate(self.own) if task.layers[0] == target.stages[-1][0]), 0)
-        begin = target.stages[stage][0]
-        first = [task for task in self.own if task.layers[0] == begin]
-        self.begins: dict[int | None, int] = {}  # micro-batch → place of the first pass that reads in it, among `own`
-        for at, task in enumerate(self.own):
-            if task.layers[0] == begin and task.phase in ("gather", "F"):
-                self.begins.setdefault(task.micro_batch, at)
-        self.forwards = sorted((task for task in first if task.phase == "F"), key=lambda task: task.micro_batch or 0)
+        self.full = int(np.argmax(layer == stages[-1][0])) if len(layer) else 0
+        self.begins: dict[int, int] = {}  # micro-batch → place of the first pass that reads in it, among `own`
+        self.forwards: list[ReadingPass] = []
         self.readers: dict[int, list[int]] = defaultdict(list)  # item → indices of the forwards that work on it
-        for number, task in enumerate(self.forwards):
-            for item in dict.fromkeys(task.items):
+        self.synchronised: dict[int, list[int]] = defaultdict(list)  # micro-batch → its gather and forwards
+        self.backwards: dict[tuple[int, str], int] = {}  # micro-batch, group → what makes the gradient of its inputs
+        self.synchronised_backwards: dict[int, list[int]] = defaultdict(list)  # micro-batch → all of them
+        items: list[tuple[int, ...]] = []
+        first = np.flatnonzero(layer == stages[stage][0])
+        for at, (kind, work) in zip(first.tolist(), table.kinds_and_works(places[first].tolist()), strict=True):
+            number, micro_batch = int(self.own[at]), work.micro_batch or 0
+            if kind.phase in ("gather", "F"):
+                self.begins.setdefault(micro_batch, at)
+                self.synchronised[micro_batch].append(number)
+            if kind.phase == "F":
+                self.forwards.append(ReadingPass(number, micro_batch, kind.group, kind.ranks))
+                items.append(work.items)
+            elif kind.phase in ("B", "I"):
+                self.backwards[micro_batch, kind.group] = number
+                self.synchronised_backwards[micro_batch].append(number)
+        rising = sorted(range(len(items)), key=lambda at: self.forwards[at].micro_batch)
+        self.forwards = [self.forwards[at] for at in rising]
+        for number, at in enumerate(rising):
+            for item in dict.fromkeys(items[at]):
                 self.readers[item].append(number)
-        # Micro-batch → ids of its gather and forwards
-        self.synchronised_ids: dict[int | None, list[str]] = defaultdict(list)
-        self.backward_ids: dict[
-            tuple[int | None, str], str
-        ] = {}  # micro-batch, group → id of the pass that makes the gradient of its inputs
-        self.synchronised_backward_ids: dict[int | None, list[str]] = defaultdict(list)  # micro-batch → all of them
-        for task in first:
-            if task.phase in ("gather", "F"):
-                self.synchronised_ids[task.micro_batch].append(task.id)
-            elif task.phase in ("B", "I"):
-                self.backward_ids[task.micro_batch, task.group] = task.id
-                self.synchronised_backward_ids[task.micro_batch].append(task.id)
 
-    def of(self, c: GroupWork) -> "EncoderRead | None":
-        """Return what the target reads of a group's work; None: nothing."""
+    def of(self, place: int) -> "EncoderRead | None":
+        """Return what the target reads of a group's work, a place of the source; None: nothing."""
+        c = self.source.cells[place]
         indices = [index for index, item in enumerate(c.items) if self.feeds.get(item)]
         fed = {reader for index in indices for reader in self.feeds[c.items[index]]}
         numbers = sorted({number for item in fed for number in self.readers[item]})
         if not numbers:
             return None
         forwards = [self.forwards[number] for number in numbers]
-        back = [
-            self.backward_ids[key] for task in forwards if (key := (task.micro_batch, task.group)) in self.backward_ids
-        ]
-        ranks = Ranks(sorted({rank for task in forwards for rank in task.ranks}))
-        cell, blocked = with_items(c, indices), self.blocked_ids(forwards)
-        before, behind = blocked | self.earlier_ids(forwards), self.last_ids(forwards, back)
-        return EncoderRead(self.target, self.stage, ranks, cell, blocked, before, tuple(back), behind)
+        keys = [(each.micro_batch, each.group) for each in forwards]
+        back = tuple(self.backwards[key] for key in keys if key in self.backwards)
+        ranks, blocked = Ranks(sorted({rank for each in forwards for rank in each.ranks})), self.blocked(forwards)
+        before, behind = blocked | self.earlier(forwards), self.last(forwards, back)
+        computed = self.source.number(place, len(self.source.work.stages) - 1, FORWARD)
+        cell = with_items(c, indices)
+        outputs, gradients = self.transfer("F", cell, ranks, (computed,)), self.transfer("B", cell, ranks, back)
+        return EncoderRead(place, self.stage, outputs, gradients, blocked, before, behind)
 
-    def blocked_ids(self, forwards: Sequence[Task]) -> set[str]:
-        """Return the ids of these forwards; and where all ranks of the target's stage synchronise in a micro-batch, of
-        its gather and all its forwards: none of them can end before the readers have the outputs.
+    def transfer(self, of: Literal["F", "B"], c: GroupWork, readers: Ranks, after: tuple[int, ...]) -> tuple[int, int]:
+        """Add the send and recv of outputs from the source's last stage to the ranks of who read them, or of their
+        gradients (`of`: B) in the other direction; the send waits for `after`.
         """
-        if not self.target.syncs_each_micro_batch:
-            return {task.id for task in forwards}
-        return {
-            id for micro_batch in {task.micro_batch for task in forwards} for id in self.synchronised_ids[micro_batch]
-        }
+        source, last = self.source.work, len(self.source.work.stages) - 1
+        name, computed = transfer_group(c.group, self.target.work.module, self.stage), source.stage_ranks(last, c.ranks)
+        send_ranks, recv_ranks = (computed, readers) if of == "F" else (readers, computed)
+        send = Task(
+            source.module, source.stages[last], "send", None, name, send_ranks, degree=c.degree, share=c.share,
+            ring=c.ring, of=of, peers=recv_ranks,
+        )  # fmt: skip
+        sent = self.draft.add(send, c, after)
+        recv = send.changed(phase="recv", ranks=recv_ranks, peers=send_ranks)
+        return sent, self.draft.add(recv, c, (sent,))
 
-    def earlier_ids(self, forwards: Sequence[Task]) -> set[str]:
-        """Return the id of the pass that the encoder's forward precedes as well, as it runs ahead of these: the first
-        of so many micro-batches before. But of none while the pipeline fills, or its first stages would begin later
-        and then wait longer: in its place the first of the last stage, at which the others begin to wait. What is
-        ahead of all micro-batches is a phase before the pipeline.
+    def blocked(self, forwards: Sequence[ReadingPass]) -> set[int]:
+        """Return these forwards; and where all ranks of the target's stage synchronise in a micro-batch, its gather and
+        all its forwards: none of them can end before the readers have the outputs.
         """
-        if self.ahead >= len(self.target.micro_batches):
-            return {self.own[0].id}
-        read = min(task.micro_batch or 0 for task in forwards)
+        if not self.target.work.syncs_each_micro_batch:
+            return {each.number for each in forwards}
+        return {number for micro_batch in {each.micro_batch for each in forwards}
+                for number in self.synchronised[micro_batch]}  # fmt: skip
+
+    def earlier(self, forwards: Sequence[ReadingPass]) -> set[int]:
+        """Return the pass that the encoder's forward precedes as well, as it runs ahead of these: the first of so many
+        micro-batches before. But of none while the pipeline fills, or its first stages would begin later and then wait
+        longer: in its place the first of the last stage, at which the others begin to wait. What is ahead of all
+        micro-batches is a phase before the pipeline.
+        """
+        if self.ahead >= len(self.target.work.micro_batches):
+            return {int(self.own[0])}
+        read = min(each.micro_batch for each in forwards)
         begin = next((self.begins[m] for m in range(max(0, read - self.ahead), read) if m in self.begins), None)
-        return set() if begin is None else {self.own[max(begin, self.full)].id}
+        return set() if begin is None else {int(self.own[max(begin, self.full)])}
 
-    def last_ids(self, forwards: Sequence[Task], back: Sequence[str]) -> set[str]:
-        """Return the ids of the passes behind which no gradient of the outputs is missing; where all ranks of the
-        target's stage synchronise in a micro-batch, those of all groups, which stay together.
+    def last(self, forwards: Sequence[ReadingPass], back: Sequence[int]) -> set[int]:
+        """Return the passes behind which no gradient of the outputs is missing; where all ranks of the target's stage
+        synchronise in a micro-batch, those of all groups, which stay together.
         """
-        if not self.target.syncs_each_micro_batch:
+        if not self.target.work.syncs_each_micro_batch:
             return set(back)
-        return {id for task in forwards for id in self.synchronised_backward_ids.get(task.micro_batch, ())}
+        return {number for each in forwards for number in self.synchronised_backwards.get(each.micro_batch, ())}
 
 
 @dataclass(frozen=True, slots=True)
 class EncoderRead:
-    """What a module reads of one group's work in an encoder."""
+    """What a stage of a module reads of one group's work in an encoder. Tasks are named by number."""
 
-    target: ModuleWork
-    stage: int  # of the target
-    ranks: Ranks  # of the forwards that read
-    cell: GroupWork  # with only the items that are read
-    blocked_ids: set[str]  # ids of tasks that cannot end before the outputs arrive
-    before_ids: set[str]  # these, and ids of earlier ones that the encoder's forward precedes too
-    backward_ids: tuple[str, ...]  # ids of the passes that make their gradients
-    behind_ids: set[str]  # these, and ids of what runs together with them
-
-    def transfer(self, source: ModuleWork, of: Phase) -> tuple[Task, Task]:
-        """Return the send and recv of outputs from the source's last stage to those who read them, or of their
-        gradients (`of`: B) in the other direction.
-        """
-        source_task = pass_task(source, len(source.stages) - 1, of, self.cell)
-        name = transfer_group(self.cell.group, self.target.module, self.stage)
-        send_ranks, recv_ranks = (source_task.ranks, self.ranks) if of == "F" else (self.ranks, source_task.ranks)
-        after = (source_task.id,) if of == "F" else self.backward_ids
-        send = source_task.on_group(name, send_ranks).as_transfer("send", of, recv_ranks, after)
-        recv = source_task.on_group(name, recv_ranks).as_transfer("recv", of, send_ranks, (send.id,))
-        return send, recv
+    place: int  # of the work
+    stage: int
+    outputs: tuple[int, int]  # their send and recv
+    gradients: tuple[int, int]  # those of their gradients
+    blocked: set[int]  # tasks that cannot end before the outputs arrive
+    before: set[int]  # these, and earlier ones that the encoder's forward precedes too
+    behind: set[int]  # passes that make their gradients, and what runs together with them
 
 
 def with_items(c: GroupWork, indices: Sequence[int]) -> GroupWork:

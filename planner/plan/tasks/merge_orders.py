@@ -5,63 +5,67 @@ enter the same collectives in the same sequence.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from heapq import heappop, heappush
+from itertools import accumulate
+
+import numpy as np
 
 from planner.errors import InputError
 from planner.plan.mesh.identical_groups import EquivalentRanks
 from planner.plan.task import PHASE_STREAMS, Phase, Task
-from planner.specs.base import Layers
+from planner.plan.tasks.ragged_array import IntArray
+from planner.plan.tasks.task_table import TaskTable, numbered
 
 NO_SYNCHRONISED_PHASES: Mapping[str, Collection[Phase]] = {}
 
 
-def merge_orders(lists: Sequence[Sequence[Task]]) -> list[Task]:
-    """Merge the lists round by round, taking from each what is ready. Raises InputError naming a cyclic wait."""
-    known = {task.id for tasks in lists for task in tasks}
-    position = [0] * len(lists)
-    done: set[str] = set()
-    order: list[Task] = []
-    while len(order) < sum(map(len, lists)):
+def merge_orders(tasks: TaskTable, lengths: Sequence[int]) -> IntArray:
+    """Merge lists of so many tasks, one behind the other, round by round, taking from each what is ready. Raises
+    InputError naming a cyclic wait.
+    """
+    after, done, order = tasks.after.lists(), bytearray(len(tasks)), list[int]()
+    ends = [*accumulate(lengths)]
+    position = [end - length for end, length in zip(ends, lengths, strict=True)]
+    while len(order) < len(tasks):
         before = len(order)
-        for number, tasks in enumerate(lists):
-            while position[number] < len(tasks) and ready(tasks[position[number]], done, known):
-                task = tasks[position[number]]
-                order.append(task)
-                done.add(task.id)
-                position[number] += 1
+        for number, end in enumerate(ends):
+            at = position[number]
+            while at < end and all(map(done.__getitem__, after[at])):
+                order.append(at)
+                done[at] = True
+                at += 1
+            position[number] = at
         if len(order) == before:
-            stuck = next(tasks[at] for at, tasks in zip(position, lists, strict=True) if at < len(tasks))
-            raise wait_cycle(stuck, next(i for i in stuck.after if i in known and i not in done))
-    return order
-
-
-def ready(task: Task, done: set[str], known: set[str]) -> bool:
-    """Whether all dependencies of a task that are in the lists are done."""
-    return all(i in done or i not in known for i in task.after)
+            stuck = next(at for at, end in zip(position, ends, strict=True) if at < end)
+            raise wait_cycle(tasks.ids[stuck], next(tasks.ids[a] for a in after[stuck] if not done[a]))
+    return np.array(order, dtype=np.int64)
 
 
 def topological_order(
-    order: Sequence[Task], synchronised: Mapping[str, Collection[Phase]] = NO_SYNCHRONISED_PHASES
-) -> list[Task]:
+    tasks: TaskTable, synchronised: Mapping[str, Collection[Phase]] = NO_SYNCHRONISED_PHASES
+) -> IntArray:
     """Sort tasks topologically: each after its dependencies, and in the same order as before on every rank and stream.
     `synchronised`: by module, the phases whose passes of one micro-batch and stage stay adjacent, as their groups
     synchronise.
 
     Raises InputError naming a cyclic wait.
     """
-    unit_of, position = first_of_unit(order, synchronised), {task.id: i for i, task in enumerate(order)}
-    if is_sorted(order, unit_of, position):
-        return [*order]
-    alike = EquivalentRanks(task.ranks for task in order)
+    units = first_of_unit(tasks, synchronised)
+    if is_sorted(tasks, units):
+        return np.arange(len(tasks))
+    unit_of, after = units.tolist(), tasks.after.lists()
+    alike = EquivalentRanks(kind.ranks for kind in tasks.kinds)
+    on_lanes = [(kind.stream, alike.among(kind.ranks)) for kind in tasks.kinds]
     members: dict[int, list[int]] = defaultdict(list)
-    followers: list[list[int]] = [[] for _ in order]
-    blocked = [0] * len(order)
+    followers: list[list[int]] = [[] for _ in unit_of]
+    blocked = [0] * len(unit_of)
     last_on: dict[str, dict[int, int]] = {stream: {} for stream in PHASE_STREAMS.values()}
-    for i, (task, unit) in enumerate(zip(order, unit_of, strict=True)):
-        last, ranks = last_on[task.stream], alike.of(task.ranks)
+    for i, (kind, unit) in enumerate(zip(tasks.kind.tolist(), unit_of, strict=True)):
+        stream, ranks = on_lanes[kind]
+        last = last_on[stream]
         before = {unit_of[last[rank]] for rank in ranks if rank in last}
-        before.update(unit_of[position[a]] for a in task.after if a in position)
+        before.update(unit_of[a] for a in after[i])
         for j in before - {unit}:
             followers[j].append(unit)
             blocked[unit] += 1
@@ -76,56 +80,55 @@ def topological_order(
             blocked[i] -= 1
             if not blocked[i]:
                 heappush(ready, i)
-    if len(settled) < len(order):
-        stuck = [task for task, unit in zip(order, unit_of, strict=True) if blocked[unit]]
-        raise wait_cycle(*first_wait(stuck, position))
-    return [order[i] for i in settled]
+    if len(settled) < len(unit_of):
+        stuck = [i for i, unit in enumerate(unit_of) if blocked[unit]]
+        raise wait_cycle(*(tasks.ids[i] for i in first_wait(stuck, after)))
+    return np.array(settled, dtype=np.int64)
 
 
-def is_sorted(order: Sequence[Task], unit_of: Sequence[int], position: Mapping[str, int]) -> bool:
+def is_sorted(tasks: TaskTable, unit_of: IntArray) -> bool:
     """Whether each task is behind all that it waits for, and the tasks of each unit are adjacent."""
-    apart = any(unit_of[i] not in (i, unit_of[i - 1]) for i in range(1, len(order)))
-    return not apart and all(position.get(a, -1) < i for i, task in enumerate(order) for a in task.after)
+    apart = (unit_of[1:] != np.arange(1, len(unit_of))) & (unit_of[1:] != unit_of[:-1])
+    return not apart.any() and bool((tasks.after.values < tasks.after.owners()).all())
 
 
-def first_of_unit(order: Sequence[Task], synchronised: Mapping[str, Collection[Phase]]) -> list[int]:
-    """Return, for each task, the position of the first task of the unit that it is in, which may be itself."""
-    if not synchronised:
-        return [*range(len(order))]
-    first: dict[tuple[str, str, int, Layers], int] = {}
-    return [
-        i
-        if task.micro_batch is None or task.phase not in synchronised.get(task.module, ())
-        else first.setdefault((task.module, task.phase, task.micro_batch, task.layers), i)
-        for i, task in enumerate(order)
-    ]
+def first_of_unit(tasks: TaskTable, synchronised: Mapping[str, Collection[Phase]]) -> IntArray:
+    """Return, for each task, the place of the first task of the unit that it is in, which may be itself."""
+    found = np.arange(len(tasks))
+    together = tasks.column(lambda kind: kind.phase in synchronised.get(kind.module, ()), np.bool_)
+    places = np.flatnonzero(together & (tasks.micro_batch >= 0)) if synchronised else found[:0]
+    if len(places):
+        of_kind = numbered([(kind.module, kind.phase, kind.layers) for kind in tasks.kinds])[tasks.kind[places]]
+        _, first, unit = np.unique(
+            of_kind * (1 + tasks.micro_batch.max()) + tasks.micro_batch[places], return_index=True, return_inverse=True
+        )
+        found[places] = places[first][unit]
+    return found
 
 
-def first_wait(stuck: Sequence[Task], position: Mapping[str, int]) -> tuple[Task, str]:
-    """Return, of tasks in a cycle, the first that waits for a later one, or else for any, and the id it waits for."""
-    ids = {task.id for task in stuck}
-    waits = [(task, awaited) for task in stuck for awaited in task.after if awaited in ids]
-    later = [wait for wait in waits if position[wait[1]] > position[wait[0].id]]
-    return next(iter([*later, *waits]), (stuck[0], stuck[-1].id))
+def first_wait(stuck: Sequence[int], after: Sequence[Sequence[int]]) -> tuple[int, int]:
+    """Return, of tasks in a cycle, the first that waits for a later one, or else for any, and the one it waits for."""
+    among = {*stuck}
+    waits = [(place, awaited) for place in stuck for awaited in after[place] if awaited in among]
+    return next(iter([*[wait for wait in waits if wait[1] > wait[0]], *waits]), (stuck[0], stuck[-1]))
 
 
-def check_waits(order: Iterable[Task]) -> None:
+def check_waits(order: Sequence[Task]) -> None:
     """Check that each task comes after those that it waits for, as ranks run tasks in this order. Raises InputError."""
-    tasks = list(order)
-    position = {task.id: i for i, task in enumerate(tasks)}
-    for i, task in enumerate(tasks):
-        if position[task.id] != i:
-            raise InputError(f"two tasks are called {task.id}", where="steps", fix="rename the group")
-    for i, task in enumerate(tasks):
-        for awaited in task.after:
-            if position.get(awaited, -1) >= i:
-                raise wait_cycle(task, awaited)
+    tasks = TaskTable.of(order)
+    places = {id: place for place, id in reversed([*enumerate(tasks.ids)])}
+    for place, id in enumerate(tasks.ids):
+        if places[id] != place:
+            raise InputError(f"two tasks are called {id}", where="steps", fix="rename the group")
+    for place, awaited in zip(tasks.after.owners().tolist(), tasks.after.values.tolist(), strict=True):
+        if awaited >= place:
+            raise wait_cycle(tasks.ids[place], tasks.ids[awaited])
 
 
-def wait_cycle(task: Task, awaited: str) -> InputError:
+def wait_cycle(waiting: str, awaited: str) -> InputError:
     """Return the error of a task that waits for one which cannot start before it."""
     return InputError(
-        f"the tasks wait for each other: {task.id} waits for {awaited}, which cannot start before it",
+        f"the tasks wait for each other: {waiting} waits for {awaited}, which cannot start before it",
         where="steps",
         fix="change `order` so that each task comes after those that it waits for",
     )

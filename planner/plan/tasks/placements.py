@@ -16,8 +16,9 @@ from planner.plan.mesh.synchronisation import BACKWARD_PHASES
 from planner.plan.plan_file import Plan, Step, TaskPlacement
 from planner.plan.task import Phase, Task, TaskRef
 from planner.plan.tasks.encoder_reads import EncoderRead
-from planner.plan.tasks.module_work import GroupWork, ModuleWork
+from planner.plan.tasks.module_work import ModuleWork
 from planner.plan.tasks.task_inserter import TaskInserter
+from planner.plan.tasks.task_table import GroupWork
 from planner.specs.base import Layers
 
 PLACE_KEY = "steps.order.place"
@@ -27,13 +28,14 @@ PLACE_KEY = "steps.order.place"
 class TaskUnit:
     """Work of groups in one micro-batch whose tasks stay together, and what other modules read of it."""
 
+    places: tuple[int, ...]  # of the encoder
     cells: tuple[GroupWork, ...]
     reads: tuple[EncoderRead, ...]
 
     @property
     def micro_batch(self) -> int:
         """The micro-batch by number."""
-        return self.cells[0].micro_batch
+        return self.cells[0].micro_batch or 0
 
     @property
     def ranks(self) -> set[int]:
@@ -131,28 +133,29 @@ class ModulePlacements:
 
 
 def insert_placed_tasks(
-    line: TaskInserter, tasks: list[Task], placements: Sequence[ResolvedPlacement], works: Mapping[str, ModuleWork]
-) -> list[Task]:
+    line: TaskInserter, tasks: list[int], placements: Sequence[ResolvedPlacement], works: Mapping[str, ModuleWork]
+) -> list[int]:
     """Insert the tasks that placements name, with those that they wait for; return the tasks that none names."""
     for placement in placements:
-        moved = with_dependencies(tasks, {task.id for task in tasks if placement.covers_all(task)})
+        named = {number for number in tasks if placement.covers_all(line.draft.task(number))}
+        moved = with_dependencies(line, tasks, named)
         if not moved:
             continue
-        if placement.anchor.module == moved[0].module:  # whose tasks may have been inserted before
+        if placement.anchor.module == placement.work.module:  # whose tasks may have been inserted before
             line.commit()
-        moved_ids, position = {task.id for task in moved}, anchor_position(line, placement.place, works)
+        position = anchor_position(line, placement.place, works)
         (line.insert_before if placement.place.before else line.insert_after)(moved, position)
-        tasks = [task for task in tasks if task.id not in moved_ids]
+        tasks = [number for number in tasks if number not in moved]
     return tasks
 
 
-def with_dependencies(tasks: list[Task], ids: set[str]) -> list[Task]:
-    """Return the tasks called `ids` and all others of `tasks` that they wait for. `tasks` are in a valid order."""
-    result = []
-    for task in reversed(tasks):
-        if task.id in ids:
-            result.append(task)
-            ids = ids | set(task.after)
+def with_dependencies(line: TaskInserter, tasks: list[int], named: set[int]) -> list[int]:
+    """Return the tasks that are named and all others of `tasks` that they wait for. `tasks` are in a valid order."""
+    result, awaited = [], line.draft.awaited_by(tasks)
+    for number in reversed(tasks):
+        if number in named:
+            result.append(number)
+            named = named | awaited[number]
     return result[::-1]
 
 
@@ -162,12 +165,12 @@ def anchor_position(line: TaskInserter, place: TaskPlacement, works: Mapping[str
     none.
     """
     ref = place.anchor
-    candidate_positions = line.by_key.get((ref.module, ref.phase, ref.of, ref.micro_batch), ())
     work = works.get(ref.module)
     of_group = place.before or not (work and work.syncs_each_micro_batch)
-    positions = [at for at in candidate_positions if work and includes(ref, line.order[at], work, bool(of_group))]
+    named = [(at, line.table.task(at)) for at in line.positions_named(ref)]
+    positions = [at for at, task in named if work and includes(ref, task, work, bool(of_group))]
     if not positions:
-        candidates = [line.order[at] for at in candidate_positions]
+        candidates = [task for _, task in named]
         raise no_task_error(str(ref), candidates, f"another task of `{ref.module}`, such as {ref.module}.F0@0")
     return positions[0] if place.before else positions[-1] + 1
 

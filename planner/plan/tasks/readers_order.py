@@ -1,7 +1,7 @@
 """The order of modules that feed no other, before tasks of encoders are inserted, and what it is made from.
 
-Plans that differ in encoders alone have the same one, and a search makes many of these one after another. Where they
-differ in which items their groups have as well, tasks have other items in the same order.
+Plans that differ in encoders, or in which items groups have, have the same one, and a search makes many of these one
+after another.
 
 The order has nominal times: when tasks would run if a forward took one unit of time, a backward two, and all else,
 encoders too, none. Before anything is priced, this says which passes of different ranks run side by side, and so where
@@ -9,70 +9,90 @@ a task of an encoder holds up no pass: in front of what its ranks do when it is 
 gradient comes. With an encoder that takes no time the step is as long as without it.
 """
 
-from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from itertools import chain
 from math import inf
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from planner.plan.mesh.identical_groups import EquivalentRanks
-from planner.plan.plan_file import Layout, Step
+from planner.plan.plan_file import Step
 from planner.plan.schedules import Slot
-from planner.plan.task import Phase, Task
+from planner.plan.task import Phase
 from planner.plan.tasks.merge_orders import first_of_unit, merge_orders, topological_order
-from planner.plan.tasks.module_work import GroupWork, ModuleWork, stage_tasks, task_of
+from planner.plan.tasks.ragged_array import IntArray
+from planner.plan.tasks.step_draft import StepDraft
+from planner.plan.tasks.task_inserter import TaskInserter
+from planner.plan.tasks.task_table import TaskTable
 
 NOMINAL_DURATIONS: Mapping[Phase, float] = {"F": 1.0, "B": 2.0, "I": 1.0, "W": 1.0}
-NominalTimes = Mapping[str, tuple[float, float]]  # id → start and end
+Slots = list[list[Slot]]  # of each pipeline rank
+Floats = NDArray[np.float64]
 
 
-def in_nominal_order(
-    order: Sequence[Task], synchronised: Mapping[str, Collection[Phase]]
-) -> tuple[list[Task], NominalTimes]:
-    """Return tasks by their times, those of each rank in their order, and these times; what runs once a step has none,
-    and comes last. `synchronised`: by module, the phases whose passes of one micro-batch and stage start together.
+class NominalTimes(NamedTuple):
+    """Start and end of each task, by number; NaN: it has none."""
+
+    starts: Floats
+    ends: Floats
+
+
+def nominal_times(tasks: TaskTable, synchronised: Mapping[str, Collection[Phase]]) -> NominalTimes:
+    """Return when each of some sorted tasks of micro-batches runs, those of each rank in their order. `synchronised`:
+    by module, the phases whose passes of one micro-batch and stage start together.
     """
-    order = topological_order(order, synchronised)
-    together: dict[int, list[Task]] = defaultdict(list)
-    for task, first in zip(order, first_of_unit(order, synchronised), strict=True):
-        together[first].append(task)
-    alike = EquivalentRanks(task.ranks for task in order)
+    alike = EquivalentRanks(kind.ranks for kind in tasks.kinds)
+    ranks_of = [alike.among(kind.ranks) for kind in tasks.kinds]
+    took = [NOMINAL_DURATIONS.get(kind.phase, 0.0) for kind in tasks.kinds]
+    after, kinds = tasks.after.lists(), tasks.kind.tolist()
+    together: dict[int, list[int]] = defaultdict(list)
+    for place, first in enumerate(first_of_unit(tasks, synchronised).tolist()):
+        together[first].append(place)
     free: dict[int, float] = defaultdict(float)
-    times: dict[str, tuple[float, float]] = {}
-    for tasks in together.values():
-        if tasks[0].micro_batch is None:
-            continue
-        awaited = [times[id][1] for task in tasks for id in task.after if id in times]
-        start = max([*awaited, *(free[rank] for task in tasks for rank in alike.of(task.ranks))], default=0.0)
-        for task in tasks:
-            end = start + NOMINAL_DURATIONS.get(task.phase, 0.0)
-            times[task.id] = start, end
-            free.update(dict.fromkeys(alike.of(task.ranks), end))
-    nothing = (inf, inf)
-    return sorted(order, key=lambda task: times.get(task.id, nothing)[0]), times
+    starts, ends = [0.0] * len(kinds), [0.0] * len(kinds)
+    for places in together.values():
+        start = 0.0
+        for place in places:
+            for end in (*[ends[awaited] for awaited in after[place]], *[free[rank] for rank in ranks_of[kinds[place]]]):
+                if end > start:
+                    start = end
+        for place in places:
+            starts[place] = start
+            ends[place] = end = start + took[kinds[place]]
+            for rank in ranks_of[kinds[place]]:
+                free[rank] = end
+    return NominalTimes(np.array(starts), np.array(ends))
 
 
 class NominalOrder:
-    """An order of tasks by their times. Tasks of encoders, which have none, are when what is behind the last one before
+    """The order of `line` by its times. Tasks of encoders, which have none, are when what is behind the last one before
     them is.
     """
 
-    def __init__(self, order: Sequence[Task], times: NominalTimes) -> None:
-        self.order, self.alike = order, EquivalentRanks(task.ranks for task in order)
-        self.starts: list[float] = []
-        self.ends: dict[str, float] = {}
-        self.passes: dict[int, list[tuple[float, int]]] = defaultdict(list)  # rank → ends and positions of its passes
-        now = 0.0
-        for position, task in enumerate(order):
-            start, end = times.get(task.id, (now, now)) if task.micro_batch is not None else (inf, inf)
-            now = max(now, start)
-            self.starts.append(now)
-            self.ends[task.id] = end
-            if task.id in times and task.phase in NOMINAL_DURATIONS:
-                for rank in self.alike.of(task.ranks):
-                    self.passes[rank].append((end, position))
+    def __init__(self, line: TaskInserter, times: NominalTimes) -> None:
+        self.line, self.table = line, line.table
+        self.alike = EquivalentRanks(kind.ranks for kind in self.table.kinds)
+        self.ranks_of = [
+            self.alike.among(kind.ranks) if kind.phase in NOMINAL_DURATIONS else () for kind in self.table.kinds
+        ]
+        known = line.order < len(times.starts)
+        starts, ends = np.full((2, len(known)), np.nan)
+        starts[known], ends[known] = (each[line.order[known]] for each in times)
+        starts[self.table.micro_batch < 0] = inf
+        self.timed = np.isfinite(starts)
+        self.starts = np.fmax.accumulate(np.fmax(starts, 0.0))
+        self.ends = np.where(self.timed, ends, self.starts)
+        self.passes: dict[int, IntArray] = {}  # rank → places of its passes
+
+    def passes_of(self, rank: int) -> IntArray:
+        """Return the places of the passes of a rank, in order."""
+        if rank not in self.passes:
+            own = np.array([rank in ranks for ranks in self.ranks_of], dtype=np.bool_)
+            self.passes[rank] = np.flatnonzero(own[self.table.kind] & self.timed)
+        return self.passes[rank]
 
     def running(self, ranks: Iterable[int], position: int) -> int:
         """Return the position in front of the passes that these ranks run when the task at `position` starts, or then
@@ -81,81 +101,69 @@ class NominalOrder:
         now = self.starts[position] if position < len(self.starts) else inf
         found = [position]
         for rank in self.alike.among(ranks):
-            own = self.passes.get(rank, [])
-            at = bisect_left(own, (now, len(self.order)))  # behind those that have ended by then
-            found += [own[at][1]] if at < len(own) else []
+            own = self.passes_of(rank)
+            at = int(np.searchsorted(self.ends[own], now, side="right"))  # behind those that have ended by then
+            found += [int(own[at])] if at < len(own) else []
         return min(found)
 
-    def behind(self, ids: Iterable[str]) -> int:
+    def behind(self, numbers: Collection[int]) -> int:
         """Return the position in front of all that starts when these tasks of the order have ended."""
-        return bisect_left(self.starts, max(self.ends[id] for id in ids))
+        return int(np.searchsorted(self.starts, self.ends[self.line.positions(numbers)].max()))
 
 
-COLLECTIVES = ("gather", "sync", "update")  # of all ranks of a stage, whatever their items
-KEPT = 3  # orders, of up to a million tasks each
-Slots = list[list[Slot]]  # of each pipeline rank
+KEPT = 8  # orders, of up to a million tasks each
 
 
 @dataclass(frozen=True, slots=True)
 class ReadersOrder:
-    """What runs in micro-batches of modules that feed no other."""
+    """What runs in micro-batches of modules that feed no other, by number, and when."""
 
-    works: dict[str, ModuleWork]
     slots: dict[str, Slots]
-    tasks: list[Task]
+    numbers: IntArray
     times: NominalTimes
-
-    def decided(self, name: str) -> tuple[Layout, Any]:
-        """Return the layout of a module and the items of its groups."""
-        return self.works[name].layout, self.works[name].micro_batches
-
-    def with_items_of(self, works: dict[str, ModuleWork]) -> "ReadersOrder":
-        """Return the order of works whose groups have other items in the same micro-batches."""
-        cells: dict[tuple[str, int | None, str], GroupWork] = {}
-        for name, work in works.items():
-            for c in chain.from_iterable(work.micro_batches):
-                cells[name, c.micro_batch, c.group] = c
-        tasks = [
-            task if task.phase in COLLECTIVES else task_of(cells[task.module, task.micro_batch, task.group], task)
-            for task in self.tasks
-        ]
-        return ReadersOrder(works, self.slots, tasks, self.times)
 
 
 class LastReaders:
-    """The orders that were made last, each with all that it follows from but for the items of groups; the last first. A
-    search goes back and forth between few layouts of readers.
+    """The orders that were made last, each with all that it follows from; the last first. A search goes back and forth
+    between few layouts of readers.
     """
 
     def __init__(self) -> None:
         self.kept: list[tuple[list[Any], ReadersOrder]] = []
 
     def order_of(
-        self, works: dict[str, ModuleWork], step: Step, synchronised: Mapping[str, Collection[Phase]]
+        self, draft: StepDraft, names: Collection[str], step: Step, synchronised: Mapping[str, Collection[Phase]]
     ) -> ReadersOrder:
-        """Return the order of these works, of modules that feed no other: a kept one, if it follows from the same."""
+        """Return the order of these modules, which feed no other: a kept one, if it follows from the same."""
         source = [
-            (name, step.order_of(name), synchronised.get(name), *work.order_source) for name, work in works.items()
+            (name, step.order_of(name), synchronised.get(name), *draft.modules[name].work.order_source)
+            for name in names
         ]
         found = next((order for of, order in self.kept if of == source), None)
         others = [(of, order) for of, order in self.kept if order is not found]
         if found is None:
-            found = readers_order(works, step, synchronised)
-        elif any((work.layout, work.micro_batches) != found.decided(name) for name, work in works.items()):
-            found = found.with_items_of(works)
+            found = readers_order(draft, names, step, synchronised)
         self.kept = [(source, found), *others[: KEPT - 1]]
         return found
 
 
 def readers_order(
-    works: dict[str, ModuleWork], step: Step, synchronised: Mapping[str, Collection[Phase]]
+    draft: StepDraft, names: Collection[str], step: Step, synchronised: Mapping[str, Collection[Phase]]
 ) -> ReadersOrder:
-    """Return the order that merges the tasks of works with schedules of their own, with its nominal times."""
-    slots = {name: work.slots(step.order_of(name)) for name, work in works.items()}
-    tasks = merged_tasks(works, slots)
-    return ReadersOrder(works, slots, *in_nominal_order(tasks, synchronised))
+    """Return the order that merges the tasks of modules with schedules of their own, by its nominal times."""
+    slots = {name: draft.modules[name].work.slots(step.order_of(name)) for name in names}
+    numbers = merged_tasks(draft, slots)
+    tasks = draft.table(numbers)
+    places = topological_order(tasks, synchronised)
+    tasks, numbers = tasks.reordered(places), numbers[places]
+    times = nominal_times(tasks, synchronised)
+    by_number = np.full((2, draft.size), np.nan)
+    by_number[:, numbers] = times
+    return ReadersOrder(slots, numbers[np.argsort(times.starts, kind="stable")], NominalTimes(*by_number))
 
 
-def merged_tasks(works: Mapping[str, ModuleWork], slots: Mapping[str, Slots]) -> list[Task]:
-    """Return the tasks of works with schedules of their own, merged into one order."""
-    return merge_orders([own for name, of_ranks in slots.items() for own in stage_tasks(works[name], of_ranks)])
+def merged_tasks(draft: StepDraft, slots: Mapping[str, Slots]) -> IntArray:
+    """Return the tasks of modules with schedules of their own, by number, merged into one order."""
+    lists = [own for name, of_ranks in slots.items() for own in draft.modules[name].in_slots(of_ranks)]
+    numbers = np.array([number for own in lists for number in own], dtype=np.int64)
+    return numbers[merge_orders(draft.table(numbers), [*map(len, lists)])]

@@ -1,86 +1,101 @@
-"""An order of tasks into which others are inserted in bulk, without rebuilding it for each insertion."""
+"""An order of tasks, by number, into which others are inserted in bulk, without rebuilding it for each insertion."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 
-from planner.plan.task import Task
+import numpy as np
 
-TaskKey = tuple[str, str, str, int | None]  # module, phase, content of a transfer (F or B), micro-batch
+from planner.plan.task import TaskRef
+from planner.plan.tasks.ragged_array import IntArray
+from planner.plan.tasks.step_draft import StepDraft
 
 
 class TaskInserter:
     """An order of tasks with the tasks inserted in front of each. Tasks that run once a step are at its end."""
 
-    def __init__(self, order: Sequence[Task]) -> None:
-        self.order = order
-        self.position = {task.id: position for position, task in enumerate(order)}
-        self.by_key: dict[TaskKey, list[int]] = defaultdict(list)
-        for position, task in enumerate(order):
-            self.by_key[task.module, task.phase, task.of, task.micro_batch].append(position)
-        self.end = next((position for position, task in enumerate(order) if task.micro_batch is None), len(order))
+    def __init__(self, draft: StepDraft, order: Sequence[int] | IntArray) -> None:
+        self.draft, self.order = draft, np.asarray(order, dtype=np.int64)
+        self.table = draft.table(self.order)
+        self.position = draft.places_in(self.order)  # of each number; −1: not in the order
+        once = np.flatnonzero(self.table.micro_batch < 0)
+        self.end = int(once[0]) if len(once) else len(order)
         # Position → tasks; the length of the order: at its end
-        self.inserted_before: dict[int, list[Task]] = defaultdict(list)
-        self.inserted_at: dict[str, int] = {}  # id of an inserted task → position
-        self.extra_waits: dict[str, list[str]] = defaultdict(list)
+        self.inserted_before: dict[int, list[int]] = defaultdict(list)
+        self.inserted_at: dict[int, int] = {}  # inserted task → position
 
     def commit(self) -> None:
         """Merge what was inserted into the order: positions count it from now on."""
-        TaskInserter.__init__(self, self.resulting_order())
+        TaskInserter.__init__(self, self.draft, self.resulting_order())
 
-    def add_wait(self, ids: Iterable[str], awaited: str) -> None:
-        """Let these forwards of the order also wait for the task `awaited`."""
-        for id in ids:
-            self.extra_waits[id].append(awaited)
+    def add_wait(self, numbers: Iterable[int], awaited: int) -> None:
+        """Let the forwards among these tasks also wait for `awaited`."""
+        self.draft.added_waits += [(number, awaited) for number in numbers if self.draft.is_forward(number)]
 
-    def insert_before(self, tasks: Sequence[Task], position: int) -> None:
+    def insert_before(self, tasks: Sequence[int], position: int) -> None:
         """Insert tasks directly before the position, behind what was inserted there earlier."""
         self.inserted_before[position] += tasks
-        self.inserted_at.update(dict.fromkeys((task.id for task in tasks), position))
+        self.inserted_at.update(dict.fromkeys(tasks, position))
 
-    def insert_after(self, tasks: Sequence[Task], position: int) -> None:
+    def insert_after(self, tasks: Sequence[int], position: int) -> None:
         """Insert tasks at the position before earlier insertions there: directly after the preceding task."""
         self.inserted_before[position][:0] = tasks
-        self.inserted_at.update(dict.fromkeys((task.id for task in tasks), position))
+        self.inserted_at.update(dict.fromkeys(tasks, position))
 
-    def insert_late(self, tasks: Sequence[Task], followers: Iterable[str], ids: Collection[str]) -> None:
-        """Insert tasks directly before the first of `followers`, if that is after all of `ids`; else directly after
-        `ids`.
+    def insert_late(self, tasks: Sequence[int], followers: Iterable[int], behind: Collection[int]) -> None:
+        """Insert tasks directly before the first of `followers`, if that is after all of `behind`; else directly after
+        these.
         """
         first = self.first_position(followers)
-        if first >= max(self.positions_after(ids)):
+        if first >= max(self.positions_after(behind)):
             self.insert_before(tasks, first)
         else:
-            self.insert_directly_after(tasks, ids)
+            self.insert_directly_after(tasks, behind)
 
-    def insert_directly_after(self, tasks: Sequence[Task], ids: Collection[str]) -> None:
-        """Insert tasks directly after the last of `ids`, before what was inserted there earlier."""
-        after_order, after_inserted = self.positions_after(ids)
+    def insert_directly_after(self, tasks: Sequence[int], behind: Collection[int]) -> None:
+        """Insert tasks directly after the last of `behind`, before what was inserted there earlier."""
+        after_order, after_inserted = self.positions_after(behind)
         if after_order > after_inserted:
             self.insert_after(tasks, after_order)
         else:
             inserted = self.inserted_before[after_inserted]
-            index = max((at for at, task in enumerate(inserted) if task.id in ids), default=-1)
+            index = max((at for at, task in enumerate(inserted) if task in behind), default=-1)
             inserted[index + 1 : index + 1] = tasks
-            self.inserted_at.update(dict.fromkeys((task.id for task in tasks), after_inserted))
+            self.inserted_at.update(dict.fromkeys(tasks, after_inserted))
 
-    def positions_after(self, ids: Collection[str]) -> tuple[int, int]:
-        """Return the position behind those of `ids` that are in the order, and that of the inserted ones; 0: none."""
-        after_order = max((self.position[id] + 1 for id in ids if id in self.position), default=0)
-        return after_order, max((self.inserted_at[id] for id in ids if id in self.inserted_at), default=0)
+    def positions(self, numbers: Iterable[int]) -> list[int]:
+        """Return the positions of those of some tasks that are in the order."""
+        known = len(self.position)
+        return [at for number in numbers if number < known and (at := int(self.position[number])) >= 0]
 
-    def insert_at_end(self, tasks: Sequence[Task]) -> None:
+    def positions_after(self, numbers: Collection[int]) -> tuple[int, int]:
+        """Return the position behind tasks that are in the order, and that of those that are inserted; 0: none."""
+        inserted = (self.inserted_at[number] for number in numbers if number in self.inserted_at)
+        return 1 + max(self.positions(numbers), default=-1), max(inserted, default=0)
+
+    def insert_at_end(self, tasks: Sequence[int]) -> None:
         """Insert tasks after the last micro-batch."""
         self.insert_before(tasks, self.end)
 
-    def first_position(self, ids: Iterable[str]) -> int:
+    def first_position(self, numbers: Iterable[int]) -> int:
         """Return the position of the first of these tasks; the end of the micro-batches where there is none."""
-        return min((self.position[id] for id in ids if id in self.position), default=self.end)
+        return min(self.positions(numbers), default=self.end)
 
-    def resulting_order(self) -> list[Task]:
-        """Return the order with all insertions and added dependencies."""
-        result: list[Task] = []
-        for position, task in enumerate(self.order):
-            result += self.inserted_before.get(position, ())
-            awaited = self.extra_waits.get(task.id) if task.phase == "F" else None
-            result.append(task.with_dependencies(*awaited) if awaited else task)
-        return result + self.inserted_before.get(len(self.order), [])
+    def positions_named(self, ref: TaskRef) -> list[int]:
+        """Return the positions of tasks of a reference's module, phase and micro-batch."""
+        named = self.table.column(
+            lambda kind: (kind.module, kind.phase, kind.of) == (ref.module, ref.phase, ref.of), np.bool_
+        )
+        found: list[int] = np.flatnonzero(
+            named & (self.table.micro_batch == (-1 if ref.micro_batch is None else ref.micro_batch))
+        ).tolist()
+        return found
+
+    def resulting_order(self) -> list[int]:
+        """Return the order with all insertions."""
+        order: list[int] = self.order.tolist()
+        result, done = list[int](), 0
+        for position in sorted(self.inserted_before):
+            result += order[done:position]
+            result += self.inserted_before[position]
+            done = position
+        return result + order[done:]

@@ -15,10 +15,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from planner.plan.tasks.ragged_array import IntArray
 from planner.replay.dependencies.execution_graph import ExecutionGraph
 from planner.replay.dependencies.host_segments import DependencyKind, HostSegment
 from planner.replay.dependencies.op_timing import OpTiming
-from planner.simulate import NO_ACTIVITY, Activities, ActivityBuilder, IntArray
+from planner.simulate import NO_ACTIVITY, Activities, ActivityBuilder
 
 
 class CollectiveOps(NamedTuple):

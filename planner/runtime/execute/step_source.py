@@ -6,7 +6,7 @@ only if it has not arrived when they need it.
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -49,7 +49,7 @@ STEP_TIMEOUT_S = 600.0  # how long a running planner may take for a step
 class StepTasks:
     """The tasks of a step, how long planning it took, and how long this rank waited for it."""
 
-    tasks: tuple[Task, ...]
+    tasks: Sequence[Task]
     plan: Plan | None = None  # whose step it is; None: the run's own
     planned_s: float | None = None  # None: planned before the run
     waited_s: float = 0.0

@@ -91,7 +91,7 @@ def memory_fit_of_plan(plan: Plan, scores: Sequence[Score]) -> MemoryFit:
 def stage_memories(plan: Plan, found: Score) -> tuple[StageMemory, ...]:
     """Memory of each pipeline stage; with several modules, of ranks that hold the same stages of all of them."""
     holding, peaks = found.plan_memory, found.memory.peaks
-    passes = holding.over_step(found.timeline, found.tasks, updates=False).peaks
+    passes = holding.over_step(found.spans, found.tasks, updates=False).peaks
     alike: dict[tuple[int, ...], list[int]] = {}  # stage of each module, -1 where there is none → ranks
     for rank in range(plan.size):
         held = tuple(stages.get(rank, -1) for stages in holding.stage_of.values())

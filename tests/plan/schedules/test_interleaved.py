@@ -13,9 +13,10 @@ from planner.plan.plan_file import Group, Layout, Plan, Step
 from planner.plan.schedules import schedule_slots
 from planner.plan.task import Task
 from planner.plan.tasks.expand import expand
-from planner.simulate import simulate, simulate_memory
+from planner.simulate import simulate
 from planner.specs.base import Layers, Ranks, with_fields
 from tests.plans import decoder, plan_of, stages_of, uses
+from tests.task_programs import memory_of
 
 SHAPES = [(pp, m * pp, vpp) for pp, m, vpp in product((2, 3, 4, 8), (1, 2, 4), (1, 2, 4))]
 
@@ -74,7 +75,7 @@ def test_as_many_micro_batches_in_flight_as_memory_counts(pp, micro_batches, vpp
     def one_chunk(task: Task) -> float:
         return 1.0 / vpp
 
-    peaks = simulate_memory(timeline, tasks, one_chunk, lambda rank: 0.0).peaks
+    peaks = memory_of(timeline, tasks, one_chunk, lambda rank: 0.0).peaks
     setup = LayoutColumns(ranks=pp, seq=8.0, batch=float(micro_batches), pp=pp, vpp=vpp)
     assert list(peaks) == pytest.approx([float(in_flight(setup, stage)) for stage in range(pp)])
 

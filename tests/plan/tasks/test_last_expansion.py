@@ -1,11 +1,11 @@
-"""An expansion that was kept is the one that a plan has, whatever was asked for in between."""
+"""Tasks in an order of readers that was kept are those that a plan has, whatever was asked for in between."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.plan.plan_file import Plan
-from planner.plan.tasks.expand import LAST, LAST_READERS, expand, step_tasks
+from planner.plan.tasks.expand import LAST_READERS, expand, step_tasks
 from planner.specs.base import with_fields
 from tests.examples import examples
 from tests.several import legal
@@ -51,16 +51,8 @@ def test_the_tasks_are_those_of_the_plan(asked):
         plan = changed(plan, what) if what else plan
         found = expand(plan)
         kept, LAST_READERS.kept = LAST_READERS.kept, []
-        assert found == tuple(step_tasks(plan, plan.steps[0], ()))
+        assert found == step_tasks(plan, plan.steps[0], ())
         LAST_READERS.kept = kept
-
-
-def test_it_is_made_once_for_who_asks_again():
-    plan, other = PLANS[:2]
-    first = expand(plan)
-    assert expand(with_fields(plan, name="another", groups=dict(plan.groups))) is first
-    assert expand(other) is not first and expand(plan) is not first and expand(plan) == first
-    assert LAST.of(other, other.steps[0]) is None
 
 
 def test_plans_that_differ_in_encoders_share_the_order_of_their_readers():
