@@ -56,8 +56,8 @@ def run(data: Path | None) -> Iterator[Figures]:
 
 
 def options(seed: int, steps: int, c: float | None = None, verify: bool = False) -> RunOptions:
-    training = TrainingOptions(learning_rate=RATE, table_scale=c)
-    return RunOptions(steps=steps, seed=seed, verify=verify, check_replicas=1, training=training)
+    training = TrainingOptions(learning_rate=RATE)
+    return RunOptions(steps=steps, seed=seed, verify=verify, check_replicas=1, training=training, table_scale=c)
 
 
 def planned(groups: int) -> Plan:

@@ -26,7 +26,6 @@ class TrainingOptions:
     clip: float | None = None  # largest global gradient norm; None: no clipping
     betas: tuple[float, float] = (0.9, 0.999)
     decay: float = 0.01  # weight decay of matrices; norms and biases have none
-    table_scale: float | None = None  # c of embedding tables' AdaGrad (models/embedding_shard.py); None: their groups
 
     def learning_rate_at(self, step: int, of: int) -> float:
         """Learning rate of `step`, from 0, in a run of `of` steps. (Cosine: arXiv 1608.03983, without restarts.)"""
@@ -100,6 +99,7 @@ class RunOptions:
     on_spike: OnSpike = "log"  # what follows a malignant spike of the loss (runtime/health/)
     spike_steps: int = 8  # a spike of the loss that lasts longer is malignant
     check_replicas: int | None = None  # compare replicas after every so many steps, and before saving; None: never
+    table_scale: float | None = None  # c of embedding tables' AdaGrad (models/embedding_shard.py); None: their groups
     memory_snapshot: Path | None = None  # folder for the memory history of each GPU in the last step; None: no
 
     def step_count(self, plan: Plan) -> int:

@@ -133,7 +133,7 @@ class RankState:
         if isinstance(self.source, ClickSource):
             (stage,) = self.all_stages
             of = torch.empty(0, dtype=stage.stored_dtype, device=worker.device)
-            self.tables = RankTables(plan, self.source, self.groups, of, options.training.table_scale)
+            self.tables = RankTables(plan, self.source, self.groups, of, options.table_scale)
 
     def follow(self, plan: Plan) -> None:
         """Load the items of this plan from now on: it has the modules and layouts of the run's own."""

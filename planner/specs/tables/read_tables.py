@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import msgspec
-import numpy as np
 
 from planner import files
 from planner.errors import InputError
@@ -39,6 +38,8 @@ def read_tables(path: Path) -> dict[str, Table]:
 def cache_hits(reuse: Sequence[ReusedRows]) -> tuple[float, float] | None:
     """The share of lookups in each of `CACHES`, by a histogram of how often rows are read; None without one."""
     most_first = sorted(reuse, key=lambda each: -each.lookups / each.rows)
+    import numpy as np
+
     rows = np.cumsum([0.0, *(each.rows for each in most_first)])
     lookups = np.cumsum([0.0, *(each.lookups for each in most_first)])
     if not lookups[-1]:
