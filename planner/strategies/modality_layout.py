@@ -2,15 +2,17 @@
 
 Decision: of the LLM, that is the module of the samples, a layout of parallel_search's space, on all ranks or without
 those that it leaves to encoders; of each encoder its place, among the LLM's ranks, on its first stage, or apart, and
-tp, cp, pp, ZeRO, recomputation and offload of its own (strategies/modality/joint_candidates.py). Samples and what they
-read are assigned as in plans by hand (strategies/static/layouts_plan.py). Candidates are ranked by the closed form of
-each module,
+tp, cp, pp, ZeRO, recomputation and offload of its own. Each line names the function that adds it:
 
-    T ≈ max(T_llm + Σ T_encoder among its ranks, Σ T_encoder apart) + Σ T_encoder apart / micro-batches
-
-the quickest of each kind are simulated, and fields of the best are changed one by one (joint_search.py). Of all that
-were simulated, that of least expected seconds is the quickest (scoring/expected_seconds.py), and the plainest within
-the noise of it is chosen (plain_layouts.py).
+    T ≈ max(T_llm + Σ T_encoder among its ranks, Σ T_encoder apart)   ranks candidates: candidate_seconds
+        + Σ T_encoder apart / micro-batches                           (modality/joint_candidates.py)
+    who works on which samples and items: least T, estimated          JointItems.best (assignment/joint_assignment.py)
+    Σ bytes of modules on a rank ≤ what it may hold, by least time    CheapestRoom.fitting (modality/cheapest_room.py)
+    T simulated: the quickest of each kind, trainers' own plans       search_job (modality/job_search.py)
+    fields of the best changed one by one, while T falls              improve (modality/joint_search.py)
+    least expected seconds of all that were simulated                 quickest_scored (static/tried_layouts.py)
+    of T within the noise of the quickest, the plainest               plainest (modality/plain_layouts.py)
+    no joint layouts take less                                        joint_bound (layouts/bounds/joint_bound.py)
 
 The placements are those of MegaScale-Omni (encoders multiplexed with every pipeline stage), of Megatron-LM's first
 stage, and of DistTrain (encoders disaggregated, arXiv 2408.04275); layouts of encoders do not depend on the LLM's.

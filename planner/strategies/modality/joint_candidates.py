@@ -260,7 +260,7 @@ def placed_candidates(
                 for chosen, called in variants:
                     layouts = {space.inputs.module: layout, **{name: each.layout for name, each in chosen.items()}}
                     in_order = {name: layouts[name] for name in space.inputs.model.modules}
-                    yield JointCandidate(in_order, called, step_estimate(space, llm, chosen, places))
+                    yield JointCandidate(in_order, called, candidate_seconds(space, llm, chosen, places))
 
 
 def encoder_options(
@@ -325,7 +325,7 @@ def place_ranks(space: JointSpace, name: str, place: str, llm: Layout) -> Ranks:
     return llm.ranks if place == "beside" else Ranks(range(space.size))
 
 
-def step_estimate(
+def candidate_seconds(
     space: JointSpace, llm: ModuleOption, encoders: Mapping[str, ModuleOption], places: Mapping[str, str]
 ) -> float:
     """Seconds of a step, about: of the LLM and what shares its ranks, or of encoders apart, whichever is more; and the
