@@ -25,6 +25,7 @@ from planner.files.bounded_read import read_chunks
 from planner.files.file_lock import try_lock
 from planner.files.yaml_text import FLOAT, INTEGER, WORDS
 from planner.printable import UNSAFE, printable, printable_json
+from planner.units import PERCENTAGE
 
 NO_SYNC = (errno.EINVAL, errno.ENOTSUP)  # raised by file systems that cannot sync a folder
 
@@ -202,7 +203,7 @@ def represent_scalar(value: Any) -> yaml.ScalarNode:
     if isinstance(value, str):
         if UNSAFE.search(value):
             return yaml.ScalarNode("tag:yaml.org,2002:str", value, style='"')
-        looks_typed = value in WORDS or INTEGER.fullmatch(value) or FLOAT.fullmatch(value)
+        looks_typed = value in WORDS or any(each.fullmatch(value) for each in (INTEGER, FLOAT, PERCENTAGE))
         return yaml.ScalarNode("tag:yaml.org,2002:str", value, style="'" if looks_typed else None)
     if type(value) is int:  # most of a large plan is ranks and lengths
         return yaml.ScalarNode("tag:yaml.org,2002:int", str(value))

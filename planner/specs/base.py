@@ -59,15 +59,16 @@ def spec_of(kind: type[S], fields: Mapping[str, Any]) -> S:
     """Return a spec of plain values, which are checked as a file's are. Raises InputError where they exclude each other
     or are out of their limits.
     """
+    values = dict(fields)
     for name, expected in get_type_hints(kind, include_extras=True).items():
         if name in fields and not isinstance(fields[name], Spec | tuple | dict):
             try:
-                msgspec.convert(fields[name], expected)
+                values[name] = msgspec.convert(fields[name], expected)
             except msgspec.ValidationError as error:
                 told = str(error).replace("Expected", "expected")
                 raise InputError(f"{name} is {fields[name]}: {told}", fix="another value") from error
     try:
-        return kind(**fields)
+        return kind(**values)
     except (ValueError, TypeError) as error:
         message, _, fix = str(error).partition(" | ")
         raise InputError(message, fix=fix or "other values") from error

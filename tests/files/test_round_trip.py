@@ -90,3 +90,8 @@ def test_the_slow_yaml_of_pure_python_says_the_same(path, monkeypatch):
 def test_plans_in_this_repository_are_written_as_they_stand(path):
     text = path.read_text(encoding="utf-8")
     assert files.dump(files.parse(text, Plan, str(path))) == text
+
+
+@pytest.mark.parametrize("text", ["3%", "0.5%", "1e3", "12", "null", "true", "~"])
+def test_text_that_would_be_read_as_another_value_is_quoted(text):
+    assert files.dump({"note": text}) == f"note: '{text}'\n"
