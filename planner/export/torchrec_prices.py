@@ -23,6 +23,7 @@ from planner.units import GIB
 PYTHON = "TORCHREC_PYTHON"
 INSTALL = "pip install --no-deps torchrec==1.8.0 fbgemm-gpu-cpu==1.8.0 beside torch 2.13"
 MS = 1e-3
+LONGEST = 3600.0  # seconds that TorchRec may take: its planner needs minutes for hundreds of tables
 
 
 class AskedTable(NamedTuple):
@@ -89,7 +90,8 @@ def ask_torchrec(
     # Isolated: a module beside the script is called torchrec, too
     command = [python, "-I", str(Path(__file__).with_name("torchrec_estimator.py"))]
     try:
-        return json.loads(subprocess.run(command, input=question, capture_output=True, text=True, check=True).stdout)
-    except (OSError, subprocess.CalledProcessError, json.JSONDecodeError) as error:
+        answer = subprocess.run(command, input=question, capture_output=True, text=True, check=True, timeout=LONGEST)
+        return json.loads(answer.stdout)
+    except (OSError, subprocess.SubprocessError, json.JSONDecodeError) as error:
         last = (getattr(error, "stderr", "") or str(error)).strip().splitlines()[-1:]
         raise InputError(f"TorchRec's estimator ended: {' '.join(last)}", where=str(python), fix=INSTALL) from error

@@ -160,7 +160,7 @@ def shown_stages(fit: MemoryFit) -> list[StageMemory]:
 
 
 def change_text(fit: MemoryFit) -> str:
-    """The smallest change that would fit, with its memory and step time."""
+    """The nearest change that would fit, with its memory and step time."""
     change = fit.change
     if change is None and len(fit.plan.layouts) > 1:
         name = fit.largest_module
@@ -172,7 +172,8 @@ def change_text(fit: MemoryFit) -> str:
         return "no change that was tried fits: it needs more ranks, shorter sequences, or another layout"
     how = "simulated" if change.simulated else "by the closed form"
     used = f"{gib_text(change.bytes_needed)}, {duration(change.seconds)} a step {how}"
-    return f"the smallest change that fits: {' and '.join(change.differences)} ({used})"
+    what = "the smallest change that fits" if change.is_least else "a change that fits"
+    return f"{what}: {' and '.join(change.differences)} ({used})"
 
 
 def gib(taken: Footprint) -> dict[str, float]:

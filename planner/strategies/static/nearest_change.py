@@ -1,7 +1,8 @@
 """The nearest change of layouts that fits: of as few fields as any, of those that people change first, by as little as
 will do, and of what is left the quickest.
 
-Fields are changed one at a time, then in pairs, then as many as it takes. What a change gives, others evaluate: of one
+Fields are changed one at a time, then in pairs, then as many as it takes: of more than two, fewer might do, though none
+of them can be left out. What a change gives, others evaluate: of one
 module the closed form, for all values of the fields at once (closed_form_change.py); of several a plan for every value,
 as what a rank holds depends on when encoders work (tried_change.py).
 """
@@ -57,6 +58,11 @@ class Change:
     def far(self) -> tuple[int, float, float]:
         """How far it is, among changes of as many fields."""
         return sum(each.lateness for each in self.asked), self.doublings, self.seconds
+
+    @property
+    def is_least(self) -> bool:
+        """Whether all changes of fewer fields were tried: of one module single fields and pairs, of several single."""
+        return len(self.asked) <= (1 if self.simulated else 2)
 
     @property
     def fix(self) -> str:
