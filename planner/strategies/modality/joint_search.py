@@ -27,7 +27,7 @@ from planner.strategies.static import EstimatedDraft, estimated_draft
 from planner.strategies.static.tried_layouts import TriedLayouts, Tries
 
 SIMULATED = {1: 0.4, 2: 1.0, 3: 3.0, 4: 10.0}  # by effort: how many times FEW to MANY joint layouts at most
-FEW, MANY = 12, 18  # of large jobs, and of small ones
+FEW, MANY = 8, 12  # of large jobs, and of small ones
 LARGE = 2**14  # ranks times samples of a job of which FEW are simulated
 AT_ONCE: Change = {"ahead": 1, "serves": 1, "backward": "at_once"}
 BELOW = 0.9995  # times the share of memory that layouts are to take which did not fit by simulation
