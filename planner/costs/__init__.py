@@ -50,6 +50,7 @@ from planner.costs.pricing import Pricing, StepPrices, pricing_of
 from planner.costs.rate_lines import head_line, layers_line
 from planner.costs.shared_prices import SendRoute, SharedPrices
 from planner.costs.step.expert_ratio import expert_ratio, published_ratio
+from planner.costs.tower_seconds import TowerSeconds
 from planner.costs.ulysses_or_ring import allowed_degrees, split_degree
 
 __all__ = [
@@ -83,6 +84,7 @@ __all__ = [
     "SharedPrices",
     "StepPrices",
     "StepWork",
+    "TowerSeconds",
     "WindowTerm",
     "activation_cap",
     "allowed_degrees",

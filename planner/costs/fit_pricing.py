@@ -153,9 +153,9 @@ class FitPricing:
         source = network.collective_cost(kind, 1.0, parts[0].shard)
         return ReplicaExchange(*(float(sum(numbers)) for numbers in zip(*each, strict=True))), source
 
-    def update_cost(self, task: Task) -> Cost:
+    def update_cost(self, task: Task, with_step: bool = True) -> Cost:
         """The optimizer's step over the parameters that a rank updates, and the all-reduce over tp of replicated
-        gradients.
+        gradients. The profile measured a step's constant with the update of every module.
         """
         parts = replicated_by_task(task, self.spec, self.layout, self.cluster)
         if self.layout.optimizer_offload:

@@ -15,6 +15,7 @@ import numpy as np
 from planner.costs.compute.assumed_rates import complete_rates, step_spread
 from planner.costs.compute.contention import CONTENTION_SPREAD, DeviceUse, demand_density, slowdown
 from planner.costs.compute.fit_lines import require_measured_recompute
+from planner.costs.contrastive_loss import loss_cost
 from planner.costs.cost_lines import NO_COST, Cost, CostLine, least_trusted, slowest_cost, total_cost
 from planner.costs.feature_reads import feature_gb_per_s, kept_feature_line
 from planner.costs.fit_pricing import FitPricing
@@ -36,6 +37,7 @@ from planner.costs.network_model import group_of_ranks, network_of
 from planner.costs.rate_pricing import RatePricing
 from planner.costs.shared_prices import ModulePricing, SendRoute, SharedPrices
 from planner.costs.step.expert_ratio import load_spread
+from planner.costs.step.step_constant import modules_with_constant
 from planner.errors import InputError
 from planner.plan.feature_storage import computed_share
 from planner.plan.gradient_flow import GradientFlow, gradient_flows
@@ -61,7 +63,7 @@ from planner.specs.sequence_sharding import SequenceSplit
 from planner.specs.shapes import DTYPE_BYTES, token_output_bytes
 from planner.specs.workload.length_sources import Repeated
 
-BY_THEMSELVES: tuple[Phase, ...] = ("gather", "sync", "update", "offload")  # prices beside whatever runs then
+BY_THEMSELVES: tuple[Phase, ...] = ("gather", "sync", "update", "offload", "loss")  # prices beside whatever runs then
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +129,10 @@ class Pricing:
         if task.phase in ("gather", "sync"):
             return slowest_cost(self.exposed_cost(task, basis, concurrent) for basis in self.rank_pricings(task))
         if task.phase == "update":
-            return slowest_cost(basis.update_cost(task) for basis in self.rank_pricings(task))
+            with_step = task.module in modules_with_constant(self.models, self.layouts, self.flows)
+            return slowest_cost(basis.update_cost(task, with_step) for basis in self.rank_pricings(task))
+        if task.phase == "loss":
+            return slowest_cost(loss_cost(basis, task, self.layouts[task.module]) for basis in self.rank_pricings(task))
         return self.send_cost(task) if task.phase == "send" else NO_COST
 
     def pass_cost(self, task: Task, embedding_head: bool = True) -> Cost:

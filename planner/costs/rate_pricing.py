@@ -218,13 +218,16 @@ class RatePricing:
         each = [replica_exchange(part, at, machine.network, machine.timing) for part in parts]
         return ReplicaExchange(*(float(sum(numbers)) for numbers in zip(*each, strict=True))), self.compute_cost(0.0)
 
-    def update_cost(self, task: Task) -> Cost:
-        """The optimizer's step over the parameters that a rank updates, and the framework's constant per step."""
+    def update_cost(self, task: Task, with_step: bool) -> Cost:
+        """The optimizer's step over the parameters that a rank updates, and the framework's constant per step if it is
+        counted here (`with_step`).
+        """
         at, machine = self.layout_columns, self.machine
         parts = replicated_by_task(task, self.spec, self.layout, self.cluster)
         own = updated_parameters(parts, at) * parameter_update_seconds(at, machine)
         own = own + shards_seconds(parts[0], at, machine.timing)
-        return self.compute_cost(float(own) * self.straggler_factor + machine.timing.step_ms * MS)
+        constant = machine.timing.step_ms * MS if with_step else 0.0
+        return self.compute_cost(float(own) * self.straggler_factor + constant)
 
     def send_cost(self, size_bytes: float, ranks: CommGroup) -> Cost:
         """A point-to-point send, as far as it is exposed."""

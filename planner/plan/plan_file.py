@@ -15,7 +15,7 @@ import msgspec
 
 from planner.plan.embeddings import Embeddings
 from planner.plan.task import TaskName, TaskRef, parse_task_ref
-from planner.specs.base import Amount, Count, Index, LayerCount, Layers, Name, RankCount, Ranks, Share, Spec
+from planner.specs.base import Amount, Count, Index, Indices, LayerCount, Layers, Name, RankCount, Ranks, Share, Spec
 from planner.specs.framework.memory_coefficients import PLANNER_RUNTIME_MEMORY, MemoryCoefficients
 from planner.specs.framework.own_runs import OwnRun
 from planner.specs.framework.software import Framework
@@ -25,7 +25,7 @@ from planner.specs.hardware.device_rates import DeviceRates
 from planner.specs.hardware.profile import CollectiveCosts, Device, ModuleCosts
 from planner.specs.job import USUAL_WITHIN, Fix, Limits, Within
 from planner.specs.layers import Module
-from planner.specs.model import EdgeInput
+from planner.specs.model import EdgeInput, ModelTask
 from planner.specs.parallelism import (
     DEFAULT_RANK_ORDER,
     Dispatch,
@@ -104,6 +104,12 @@ class Asked(Spec):
     tables: JobTables | None = None
 
 
+class PlanTask(ModelTask, kw_only=True):
+    """One of several tasks, each with a loss (specs/model.py), and its rows: items of each of its modules."""
+
+    rows: Indices
+
+
 class PlanInputs(Spec, kw_only=True):
     """Everything that is needed to check, price and build the plan."""
 
@@ -120,6 +126,7 @@ class PlanInputs(Spec, kw_only=True):
     asked: Asked = Asked()
     repeated: Repeated | None = None  # epochs over the data set; None: nothing is known to be seen again
     software: Framework = Framework()  # what trains, and what it can launch
+    tasks: dict[Name, PlanTask] = {}  # empty: one loss, of the module that feeds no other
     loss: LossWeighting = "token"  # what counts alike in the loss: each target token, or each sample; or in between
     prices: Prices
     sources: dict[str, SourceFile] = {}

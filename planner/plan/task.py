@@ -2,9 +2,9 @@
 
 Tasks are derived from a plan and never stored. A reference, `vit.F1[0-11]`, `llm.send.F1@2`, `llm.gather.0@1` or
 `llm.update`, starts with the module and the phase. A pass (F, B, I or W) is followed by its micro-batch, also where its
-activations or gradients are sent or received; gather, sync, update and offload have the micro-batch behind a dot, or
-none where they run once a step. Layers, a stage and a group may follow, in this order, and narrow the reference:
-`vit.B2[12-23]@1/v0`.
+activations or gradients are sent or received; gather, sync, update, offload and loss have the micro-batch behind a
+dot, or none where they run once a step. Layers, a stage and a group may follow, in this order, and narrow the
+reference: `vit.B2[12-23]@1/v0`.
 """
 
 import re
@@ -19,7 +19,7 @@ from planner.specs.base import Layers, Ranks
 from planner.specs.sequence_sharding import SequenceSplit, whole_shares
 from planner.specs.workload.items import Document, packed_documents
 
-Phase = Literal["F", "B", "I", "W", "send", "recv", "gather", "sync", "update", "offload"]
+Phase = Literal["F", "B", "I", "W", "send", "recv", "gather", "sync", "update", "offload", "loss"]
 PHASE_STREAMS: dict[Phase, str] = {
     "F": "compute",
     "B": "compute",
@@ -31,6 +31,7 @@ PHASE_STREAMS: dict[Phase, str] = {
     "send": "send",
     "recv": "recv",
     "offload": "copy",
+    "loss": "comm",
 }
 
 
@@ -128,7 +129,7 @@ TASK_REFERENCE = re.compile(
     rf"(?P<module>{NAME_CHARS}?)(?<!\.send)(?<!\.recv)\."  # no module is called llm.send
     r"(?:(?P<pass>[FBIW])(?P<at>[0-9]{1,9})"
     r"|(?P<transfer>send|recv)\.(?P<of>[FB])(?P<carried>[0-9]{1,9})"
-    r"|(?P<other>gather|sync|update|offload)(?:\.(?P<row>[0-9]{1,9}))?)"
+    r"|(?P<other>gather|sync|update|offload|loss)(?:\.(?P<row>[0-9]{1,9}))?)"
     r"(?:\[(?P<layers>[^]]*)\])?"
     r"(?:@(?P<stage>[0-9]{1,9}))?"
     rf"(?:/(?P<group>{NAME_CHARS}(?:>{NAME_CHARS})?))?"

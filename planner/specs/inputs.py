@@ -47,6 +47,7 @@ from planner.specs.workload.length_sources import StreamFile
 from planner.specs.workload.sample_batches import with_mix
 from planner.specs.workload.samples import SampleBatch
 from planner.specs.workload.stream_batches import SourcePaths
+from planner.specs.workload.task_batches import with_tasks_of
 
 LOG = logging.getLogger(__name__)
 USUAL_DTYPE = "bf16"  # where a job gives none
@@ -142,6 +143,10 @@ def resolve_job(job: Job, path: Path, options: JobOptions, tables: NameTables = 
     require_names(job, path, tables)
     base = path.parent
     model, model_path = library.read_named(job.model, Model, base, f"{path} (model)")
+    try:
+        model = with_tasks_of(model, job.workload)
+    except InputError as error:
+        raise in_job_file(error, path) from error
     model = with_trained(with_expert_counts(model, job.expert_counts, path), job.trained, path)
     cluster, cluster_path = read_cluster(job.cluster, base, f"{path} (cluster)")
     sources = {"job": path, "model": model_path, "cluster": cluster_path}

@@ -19,11 +19,16 @@ from planner.specs.workload.sample_batches import has_samples, read_sample_batch
 from planner.specs.workload.sample_folder import CLIPS, IMAGES, has_media, media_files
 from planner.specs.workload.samples import SampleBatch, read_batches
 from planner.specs.workload.stream_batches import SourcePaths, add_streams
+from planner.specs.workload.task_batches import main_module, task_batches
 from planner.specs.workload.token_folder import OFFSETS
 
 
 def sample_module(job: Job, model: Model, path: Path) -> str:
-    """Return the module whose items are the workload's samples. Raises InputError where the job does not say which."""
+    """Return the module whose items are the workload's samples; of tasks, that which stands for all. Raises InputError
+    where the job does not say which.
+    """
+    if model.tasks:
+        return main_module(model)
     if not job.workload.module and len(model.modules) == 1:
         return next(iter(model.modules))
     if job.workload.module not in model.modules:
@@ -99,6 +104,8 @@ def batches_of(
     """The batches of a workload, with items of all modules; `span`: their number, and the first sample. Raises
     InputError.
     """
+    if workload.tasks:
+        return tuple(task_batches(workload, model, span, seed))
     if has_samples(workload):
         return tuple(read_sample_batches(workload, model, module, span, seed, where.base))
     if isinstance(workload.lengths, TokensFolder) and has_media(where.base / workload.lengths.path):

@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
-from planner.specs.base import Index, Name, Spec
+from planner.specs.base import Index, Name, Positive, Spec
 from planner.specs.layers import Module
 
 # Outputs replace tokens, or layers of cross attention read them; or the loss reads the log-probabilities that a frozen
@@ -21,6 +21,18 @@ class ModelEdge(Spec):
     marks: Index = 0  # by cross attention: tokens of the target's text that stand for an item of the source
 
 
+class ModelTask(Spec):
+    """One of several tasks that a model learns at once, each from rows of its own: an item of every module of the task.
+
+    contrastive: features of a row, the mean of its outputs, are told apart from those of all other rows of the task in
+    a step, from each module to the other (CLIP, arXiv 2103.00020). own: the loss that its one module ends in.
+    """
+
+    modules: Annotated[tuple[Name, ...], msgspec.Meta(min_length=1, max_length=2)]
+    loss: Literal["contrastive", "own"]
+    weight: Positive = 1.0  # of its loss in the sum of all
+
+
 class Model(Spec):
     """A model file, `planner.model/1`; shipped ones are in `profiles/models`."""
 
@@ -30,8 +42,12 @@ class Model(Spec):
     source: str  # where the shape is published
     modules: Annotated[dict[Name, Module], msgspec.Meta(min_length=1)]
     edges: tuple[ModelEdge, ...] = ()
+    tasks: dict[Name, ModelTask] = {}  # of modules that several tasks may share; empty: one loss, of one module
 
     def __post_init__(self) -> None:
+        fault = tasks_fault(self)
+        if fault:
+            raise ValueError(fault)
         for edge in self.edges:
             for end in (edge.source, edge.target):
                 if end not in self.modules:
@@ -72,6 +88,30 @@ class Model(Spec):
                 return path[path.index(path[-1]) :]
             remaining = [name for name in remaining if name not in leaves]
         return []
+
+
+def tasks_fault(model: Model) -> str:
+    """Return why a model cannot have its tasks, as `what is wrong | what to do`; empty where it can."""
+    for name, task in model.tasks.items():
+        for module in task.modules:
+            if module not in model.modules:
+                return f"task `{name}` names `{module}`, which is no module | one of {', '.join(model.modules)}"
+        widths = {module: model.modules[module].feature_width for module in task.modules}
+        if task.loss == "own" and (len(task.modules) > 1 or any(widths.values())):
+            return f"task `{name}` has no loss of its own: {' and '.join(widths)} output features | loss: contrastive"
+        if task.loss == "contrastive" and (len(widths) < 2 or not all(widths.values()) or len({*widths.values()}) > 1):
+            told = " and ".join(f"`{module}` has {width}" for module, width in widths.items())
+            what = f"task `{name}` compares features of two modules of the same width, and {told}"
+            return f"{what} | two modules with the same `out`"
+    if model.tasks and model.edges:
+        edge = model.edges[0]
+        return (
+            f"modules of tasks read rows alone, and `{edge.target}` reads `{edge.source}` | leave out edges, or tasks"
+        )
+    without = [name for name in model.modules if not any(name in task.modules for task in model.tasks.values())]
+    if model.tasks and without:
+        return f"`{without[0]}` is in no task | add a task with it, or leave it out"
+    return ""
 
 
 def no_outputs(source: str, target: str) -> str:

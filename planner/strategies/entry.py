@@ -15,7 +15,7 @@ class StrategyEntry(NamedTuple):
     one; `batches`: how many it plans at once or one after another. `refines`: the strategy from whose plan it starts,
     as `base`, or a decision: it starts from the plan of whoever decides that. `leaves`: pairs of a ZeRO stage and a
     point of synchronisation that it leaves to be tried, each with every recomputation; of a strategy that decides these
-    itself, none.
+    itself, none. `losses`: of a model whose modules learn one task, or several.
     """
 
     module: str
@@ -25,6 +25,7 @@ class StrategyEntry(NamedTuple):
     batches: Literal["one", "any"] = "any"
     refines: str = ""
     leaves: tuple[tuple[int, Sync], ...] = ()
+    losses: Literal["one", "several"] = "one"
 
     @property
     def searches_layouts(self) -> bool:
@@ -37,6 +38,8 @@ class StrategyEntry(NamedTuple):
 
     def unmet(self, name: str, inputs: Inputs) -> str | None:
         """What it needs and a job does not have, with a fix after ` | ` where there is one; `name`: its own."""
+        if (self.losses == "several") != bool(inputs.model.tasks):
+            return other_losses(inputs, name)
         if not self.takes(len(inputs.model.modules)):
             return only_one_module(inputs, name) if self.modules == "one" else only_several_modules(name)
         if self.kinds == "one" and len(rank_kinds(inputs.cluster)) > 1:
@@ -48,6 +51,15 @@ class StrategyEntry(NamedTuple):
         if self.batches == "one" and len(inputs.batches) > 1:
             return f"{name} decides the layout from one batch | solve it with --batches 1"
         return None
+
+
+def other_losses(inputs: Inputs, name: str) -> str:
+    """The reason why a strategy for one loss cannot plan a model of several tasks, or the other way round."""
+    if inputs.model.tasks:
+        return (
+            f"{name} plans one loss, and {inputs.model.name} has {len(inputs.model.tasks)} tasks | strategy: task_waves"
+        )
+    return f"{name} plans several tasks, each with a loss, and {inputs.model.name} has one"
 
 
 def only_one_module(inputs: Inputs, name: str) -> str:

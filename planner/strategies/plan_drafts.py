@@ -22,12 +22,13 @@ from planner.plan.plan_file import (
     Plan,
     PlanInputs,
     PlanOrigin,
+    PlanTask,
     SourceFile,
     Step,
     group_name,
 )
 from planner.specs import library
-from planner.specs.base import Ranks
+from planner.specs.base import Indices, Ranks
 from planner.specs.inputs import Inputs
 from planner.specs.layers import Module
 from planner.specs.parallelism import decided_fields
@@ -103,10 +104,18 @@ def plan_uses(inputs: Inputs, layouts: dict[str, Layout], degrees: tuple[int, ..
         fix=inputs.job.fix,
         repeated=inputs.job.workload.repeated,
         software=inputs.software,
+        tasks={name: plan_task(inputs, name) for name in inputs.model.tasks},
         loss=inputs.job.loss,
         prices=price_table(inputs, layouts),
         sources={role: source_file(path, inputs.sources["job"]) for role, path in inputs.sources.items()},
     )
+
+
+def plan_task(inputs: Inputs, name: str) -> PlanTask:
+    """A task with its rows in all batches."""
+    task = inputs.model.tasks[name]
+    rows = Indices(sorted(row for batch in inputs.batches for row in batch.tasks[name]))
+    return PlanTask(modules=task.modules, loss=task.loss, weight=task.weight, rows=rows)
 
 
 def item_readers(batch: SampleBatch, layouts: dict[str, Layout]) -> Iterator[tuple[str, dict[int, Any]]]:

@@ -30,6 +30,13 @@ STRATEGIES: dict[str, StrategyEntry] = {
     "modality_layout": StrategyEntry(
         "planner.strategies.modality_layout", decides=("layouts", "ranks", "samples"), modules="several"
     ),
+    "task_waves": StrategyEntry(
+        "planner.strategies.task_waves",
+        decides=("layouts", "ranks", "groups", "samples"),
+        kinds="one",
+        batches="one",
+        losses="several",
+    ),
     "pipeline_order": StrategyEntry(
         "planner.strategies.pipeline_order", decides=("order",), modules="one", refines="parallel_search"
     ),

@@ -50,7 +50,6 @@ from planner.layouts.space.layout_problem import LayoutProblem
 from planner.layouts.space.layout_space import LayoutSpace
 from planner.layouts.space.rank_orders import order_choices
 from planner.specs.base import with_fields
-from planner.units import MS
 
 FIRST = (128, 2048)  # layouts that are bounded first, those of whose work is least
 
@@ -60,14 +59,11 @@ class ModuleWork:
     """The work of one of the other modules."""
 
     seconds: float  # ranks' seconds of its passes and its update
-    constant: float  # seconds of a step on each rank that updates some of it
-    on_every: bool  # whether each of its ranks does
     machine: MachineModel
 
     def area(self, counts: Floats) -> Floats:
         """Ranks' seconds at least, on so many ranks."""
-        each = self.constant * (counts if self.on_every else np.ones_like(counts))
-        return np.asarray(self.seconds * (1.0 + self.machine.jitter(counts)) + each)
+        return np.asarray(self.seconds * (1.0 + self.machine.jitter(counts)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +117,7 @@ def module_work(problem: JointProblem, name: str) -> ModuleWork:
     machine, updated = problem.own.machine, problem.updated(name)
     on_device = parameter_update_seconds(LayoutColumns(ranks=1, seq=1, batch=1), machine)  # of each parameter
     seconds = problem.least_pass_seconds(name) + updated * on_device
-    constant = problem.prices.timing.step_ms * MS if updated else 0.0
-    return ModuleWork(seconds, constant, problem.flows[name].trains_layers, machine)
+    return ModuleWork(seconds, machine)
 
 
 def least_of(problem: JointProblem, at: LayoutColumns, others: OtherWork, least: float) -> float:

@@ -101,7 +101,9 @@ def reference_laws(edge: Edge, source: Module, reader: Module) -> Iterator[tuple
 
 
 def unread_module_laws(plan: Plan) -> Iterator[Violation]:
-    """In a plan of several modules, some module reads the outputs of each encoder."""
+    """In a plan of several modules, some module reads the outputs of each encoder, or a task's loss does."""
+    if plan.uses.tasks:
+        return
     sources = {edge.source for edge in plan.edges}
     for name in plan.layouts if len(plan.layouts) > 1 else ():
         if name not in sources and plan.uses.models[name].feature_width:

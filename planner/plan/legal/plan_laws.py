@@ -4,7 +4,7 @@ too.
 Every violation has its place, what is wrong, and the fix. The laws: names exist; every item is assigned exactly once;
 outputs of encoders fit their readers; groups, splits, shares and meshes are possible; token caps and limits of inputs
 hold; the kind of sync suits the ZeRO stage; the software can launch the layouts; every embedding table is placed, once
-in each group; dependencies of tasks have no cycle.
+in each group; tasks have the rows of their modules; dependencies of tasks have no cycle.
 """
 
 from collections import Counter
@@ -21,6 +21,7 @@ from planner.plan.legal.limit_laws import input_laws, launch_laws, limit_name_la
 from planner.plan.legal.name_laws import name_laws
 from planner.plan.legal.order_laws import order_laws
 from planner.plan.legal.table_laws import table_laws
+from planner.plan.legal.task_laws import task_laws
 from planner.plan.legal.violation import Violation
 from planner.plan.mesh.identical_groups import identical_groups
 from planner.plan.plan_file import Assignment, Group, Layout, Plan, Step, assignments
@@ -38,7 +39,7 @@ __all__ = ["Violation", "require_legal", "require_legal_layouts", "violations"]
 def violations(plan: Plan) -> list[Violation]:
     """Return all violations; a legal plan has none."""
     broken = [*layout_laws(plan), *name_laws(plan), *limit_name_laws(plan), *repeated_laws(plan), *group_laws(plan)]
-    broken += table_laws(plan)
+    broken += [*table_laws(plan), *task_laws(plan)]
     if broken:  # the laws below look names up
         return broken
     broken, placement = [*launch_laws(plan), *size_laws(plan), *item_laws(plan), *feed_laws(plan)], GroupPlacement(plan)

@@ -5,17 +5,19 @@ reductions that run once a step, and the updates. Tasks of encoders are then ins
 where their readers need them, as early and as late as their layouts say: each encoder after all modules that it feeds.
 """
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 
 from planner.errors import InputError
 from planner.plan.mesh.synchronisation import synchronised_phases
 from planner.plan.plan_file import Plan, Step
 from planner.plan.tasks.encoder_tasks import insert_encoder_tasks
 from planner.plan.tasks.merge_orders import topological_order
+from planner.plan.tasks.module_tasks import CODES, GATHER, SYNC, UPDATE
 from planner.plan.tasks.module_work import module_work
 from planner.plan.tasks.placements import PLACE_KEY, check_placements, encoder_insertion_order
 from planner.plan.tasks.readers_order import LastReaders, Slots, merged_tasks
 from planner.plan.tasks.step_draft import StepDraft
+from planner.plan.tasks.task_losses import order_with_losses
 from planner.plan.tasks.task_table import TaskTable
 from planner.specs.base import with_fields
 
@@ -55,7 +57,10 @@ def step_tasks(plan: Plan, step: Step, omitted_ranks: Container[int]) -> TaskTab
     own = [work.module for work in works if work.module not in feeding]
     if not plan.edges:
         slots = {work.module: work.slots(step.order_of(work.module)) for work in works}
-        return draft.table([*merged_tasks(draft, slots).tolist(), *closings(draft, slots)])
+        losses = plan.uses.tasks
+        numbers = order_with_losses(draft, slots, losses, synchronised) if losses else merged_tasks(draft, slots)
+        last = closings(draft, slots)
+        return draft.table([*numbers.tolist(), *(phase_by_phase(last) if losses else last)])
     readers = LAST_READERS.order_of(draft, own, step, synchronised)
     order = [*readers.numbers.tolist(), *closings(draft, readers.slots)]
     for name in encoder_insertion_order(plan, step):
@@ -63,6 +68,13 @@ def step_tasks(plan: Plan, step: Step, omitted_ranks: Container[int]) -> TaskTab
     tasks = draft.table(order)
     check_placements(step, {work.module: work for work in works}, tasks)
     return tasks.reordered(topological_order(tasks, synchronised))
+
+
+def phase_by_phase(numbers: Sequence[int]) -> list[int]:
+    """Return what runs once a step of modules that share ranks: all reductions, then all updates, then all gathers, so
+    that no module's reduction waits for another's update.
+    """
+    return sorted(numbers, key=lambda number: (SYNC, UPDATE, GATHER).index(number % len(CODES)))
 
 
 def closings(draft: StepDraft, slots: Mapping[str, Slots]) -> list[int]:

@@ -117,8 +117,8 @@ class ModuleTasks:
         reduced = phase == "B" or (phase == "W" and self.trained[stage]) or (phase == "I" and not self.trained[stage])
         return [*found, all_groups + SYNC] if syncs and reduced else found
 
-    def in_slots(self, slots: Sequence[Sequence[Slot]]) -> list[list[int]]:
-        """Return, by pipeline rank, its tasks in the order of its slots."""
+    def in_slots(self, slots: Sequence[Sequence[Slot]], first: int = 0) -> list[list[int]]:
+        """Return, by pipeline rank from the `first` on, its tasks in the order of its slots."""
         pipeline = self.work.pipeline_ranks
         return [
             [
@@ -126,7 +126,7 @@ class ModuleTasks:
                 for phase, micro_batch, chunk in of_rank
                 for number in self.of_slot(chunk * pipeline + pipeline_rank, phase, micro_batch)
             ]
-            for pipeline_rank, of_rank in enumerate(slots)
+            for pipeline_rank, of_rank in enumerate(slots, first)
         ]
 
     def closings(self, slots: Sequence[Sequence[Slot]] | None) -> list[int]:

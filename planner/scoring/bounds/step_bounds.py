@@ -12,6 +12,9 @@ exchange  The same for micro-batches whose gathers and reductions outlast their 
 tables    Of what embedding tables add to a step, and so added to the others: the slowest rank is no quicker than the
           mean one (costs/tables/table_bound.py).
 
+waves     Of several tasks' towers, how many seconds of ranks their rows take at least, in passes that end within the
+          step (wave_bound.py).
+
 busiest_rank  With the assignment given: no rank is done before it has run all its own work.
 
 space         Every static layout of the job's space at once (layouts/bounds/space_bound.py), found with the search
@@ -33,10 +36,12 @@ from planner.scoring.bounds.coupled_bound import coupled_seconds
 from planner.scoring.bounds.exact_grouping import small_enough, solve_grouping
 from planner.scoring.bounds.exchange_bounds import exchange_problem, step_exchange_seconds
 from planner.scoring.bounds.pipeline_passes import order_bound_seconds
+from planner.scoring.bounds.wave_bound import wave_seconds
 from planner.scoring.table_score import least_table_seconds
 from planner.simulate import Timeline, whole_tasks
 
 SPACE = "space"
+WAVES = "waves"
 ROUNDING = 1e-12  # of a bound, relative: by which sums of the same numbers differ between processors
 
 
@@ -67,6 +72,8 @@ def step_bound(plan: Plan, number: int, pricing: Pricing, tasks: Sequence[Task],
     work; and over what is done beside its tasks.
     """
     step = BoundedStep(plan, number, pricing, tasks, timeline)
+    if BOUNDS[WAVES].applies(step):
+        return Bound(BOUNDS[WAVES].seconds(step), WAVES)
     bounds: list[Bound] = []
     for by, each in BOUNDS.items():
         if not each.beside and each.same_work == (step.packing_problem_or_none is None) and each.applies(step):
@@ -173,6 +180,12 @@ BOUNDS: dict[str, BoundEntry] = {
         lambda step: least_table_seconds(step.plan),
         "in any groups of ranks, the slowest rank takes no less than the mean one with the cheapest cut of every table",
         beside=True,
+    ),
+    WAVES: BoundEntry(
+        lambda step: bool(step.plan.uses.tasks and step.plan.made.decided),
+        lambda step: wave_seconds(step.plan, step.number, step.pricing),
+        "however rows are split over ranks and passes, each tower takes some seconds of ranks at least, and all of "
+        "them have to find room in the step",
     ),
     "busiest_rank": BoundEntry(
         always,

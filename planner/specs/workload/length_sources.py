@@ -7,6 +7,7 @@ of items, such as images, each with its readers.
 from typing import Annotated
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from planner.specs.base import Amount, Count, Name, Positive, SampleCount, Spec
 
@@ -134,11 +135,20 @@ LengthSource = FixedLength | LengthsFile | TokensFolder | Distribution | LogNorm
 Stream = StreamFile | StreamDistribution | StreamMix
 
 
-class Workload(Spec):
-    """The data of a job: lengths of samples, batches, and streams of items of other modules."""
+class TaskRows(Spec):
+    """The rows of one task in a step, each an item of every module of the task: their number, and sizes of the items in
+    each module's input unit; a number: all have this many.
+    """
 
-    lengths: LengthSource | Count  # a number: all samples have this many tokens
-    batch_rows: SampleCount  # samples of a step
+    batch_rows: SampleCount
+    streams: dict[Name, Count | StreamDistribution | StreamMix]
+
+
+class Workload(Spec):
+    """The data of a job: lengths of samples, batches, and streams of items of other modules; or rows of tasks."""
+
+    lengths: LengthSource | Count = 0  # a number: all samples have this many tokens. Only tasks go without
+    batch_rows: SampleCount = 0  # samples of a step; of tasks, the sum over all
     max_tokens: Count | None = None  # longer samples are dropped from their batch, and the plan names them; None: none
     # By encoder: patches or frames of a sample. Those with more are dropped likewise
     max_inputs: dict[Name, Count] = {}
@@ -146,3 +156,14 @@ class Workload(Spec):
     module: str = ""  # whose items the samples are; empty: the only module of the model
     streams: dict[Name, Stream] = {}  # items of every other module, where there are several
     repeated: Repeated | None = None  # epochs over the data set: what frozen encoders compute may be kept for the next
+    tasks: dict[Name, TaskRows] = {}  # by task of the model, in place of lengths
+
+    def __post_init__(self) -> None:
+        rows = sum(task.batch_rows for task in self.tasks.values())
+        if self.tasks and (self.lengths or self.streams or self.batch_rows not in (0, rows)):
+            raise ValueError("tasks say rows and sizes themselves | leave out lengths, streams and batch_rows")
+        for name in ("lengths", "batch_rows") if not self.tasks else ():
+            if not getattr(self, name):
+                raise ValueError(f"`{name}` is missing | add it, or tasks where the model has some")
+        if rows:
+            force_setattr(self, "batch_rows", rows)

@@ -98,6 +98,19 @@ def make_size(spec: Module, counts: tuple[int, ...]) -> Size:
     return ItemSize(frames=count) if spec.input_unit == "frames" else ItemSize(patches=count)
 
 
+def whole_size(spec: Module, count: int) -> Size:
+    """Return the size of an item of one part with so many inputs, or as many more as make its last output whole."""
+    unit = spec.tokens_per_output * UNITS_PER_TOKEN[spec.input_unit]
+    return make_size(spec, (-(-count // unit) * unit,))
+
+
+def draw_sizes(stream: StreamDistribution | StreamMix, count: int, seed: int) -> list[int]:
+    """Return sizes of so many items, of which the first do not depend on how many are drawn."""
+    if isinstance(stream, StreamDistribution):
+        return draw_lengths(stream.name, count, seed)
+    return draw_mixture(stream.parts, count, seed)
+
+
 def parse_readers(cell: str, where: str) -> tuple[int, ...]:
     """Parse the reading items, such as 3 or 3+4; none in an empty cell. Raises InputError."""
     parts = [part.strip() for part in cell.split("+")] if cell.strip() else []
@@ -126,13 +139,10 @@ class DrawnStream:
             message = f"`{self.name}` feeds {' and '.join(targets)}: drawn items have one reader"
             fix = "give a file with the readers of each item"
             raise InputError(message, where=f"workload.streams.{self.name}", fix=fix)
-        unit = spec.tokens_per_output * UNITS_PER_TOKEN[spec.input_unit]
         if readers:
             self.draw(readers[0] * each, (readers[-1] + 1) * each)
         return [
-            StreamItem(
-                number, make_size(spec, (-(-self.sizes[number - self.first] // unit) * unit,)), {targets[0]: (reader,)}
-            )
+            StreamItem(number, whole_size(spec, self.sizes[number - self.first]), {targets[0]: (reader,)})
             for reader in readers
             for number in range(reader * each, (reader + 1) * each)
         ]
@@ -145,10 +155,5 @@ class DrawnStream:
             message = f"{end} items would be drawn, at most {MAX_SAMPLES} are"
             fix = "a smaller number, or an earlier first sample"
             raise InputError(message, where=f"workload.streams.{self.name}.each", fix=fix)
-        count, stream = min(first + DRAWN_AT_ONCE * (end - first), MAX_SAMPLES), self.stream
-        drawn = (
-            draw_lengths(stream.name, count, self.seed)
-            if isinstance(stream, StreamDistribution)
-            else draw_mixture(stream.parts, count, self.seed)
-        )
-        self.first, self.sizes = first, drawn[first:]
+        count = min(first + DRAWN_AT_ONCE * (end - first), MAX_SAMPLES)
+        self.first, self.sizes = first, draw_sizes(self.stream, count, self.seed)[first:]

@@ -1,0 +1,41 @@
+"""The laws of several tasks: each is of modules of the plan, its rows are items of each, and of a row a step has all
+items or none, as its loss compares them.
+"""
+
+from collections.abc import Iterator
+
+from planner.plan.legal.violation import Violation
+from planner.plan.plan_file import Plan, assignments
+
+
+def task_laws(plan: Plan) -> Iterator[Violation]:
+    """Of tasks and their rows."""
+    for name, task in plan.uses.tasks.items():
+        where, unknown = f"uses.tasks.{name}", [module for module in task.modules if module not in plan.layouts]
+        if unknown:
+            message = f"task `{name}` is of `{unknown[0]}`, which has no layout"
+            yield Violation(where, message, f"one of {', '.join(plan.layouts)}")
+            continue
+        for module in task.modules:
+            missing = [row for row in task.rows if row not in plan.uses.items[module]]
+            if missing:
+                message = f"row {missing[0]} of task `{name}` is no item of `{module}` ({len(missing)} such)"
+                yield Violation(f"{where}.rows", message, f"add it to uses.items.{module}, or take it out")
+    if plan.uses.tasks:
+        yield from whole_row_laws(plan)
+
+
+def whole_row_laws(plan: Plan) -> Iterator[Violation]:
+    """All items of a row are in one step."""
+    step_of: dict[tuple[str, int], int] = {}
+    for number, step in enumerate(plan.steps):
+        for micro_batch in step.micro_batches:
+            for a in assignments(plan, micro_batch):
+                step_of |= {(a.module, item): number for item in a.items}
+    for name, task in plan.uses.tasks.items():
+        for row in task.rows:
+            steps = {step_of.get((module, row)) for module in task.modules}
+            if len(steps) > 1:
+                message = f"items of row {row} of task `{name}` are in different steps"
+                yield Violation(f"uses.tasks.{name}.rows", message, "assign them in one step")
+                break

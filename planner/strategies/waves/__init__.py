@@ -1,0 +1,1 @@
+"""Rows of several tasks in waves: what towers take on how many ranks, passes as a plan, and baselines."""
