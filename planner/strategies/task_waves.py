@@ -5,7 +5,8 @@ time, and a wave is a micro-batch:
 
     T ≈ max over replicas r of Σ over pieces on r of t_m(⌈x / n⌉)     t_m: both passes     TowerSeconds (costs)
     Σ over pieces of m of x = rows of all tasks that read m            allocate (placer/allocate.py)
-    T simulated, with losses, reductions and updates                   scored, here
+        + reductions and gathers of each tower on all that have it     ExchangeSearch (waves/exchange_search.py)
+    T simulated, with losses, reductions and updates                   quickest, here
     Σ over towers of a rank of their bytes ≤ what it may hold          more recomputation, then wider replicas
     T ≥ the least seconds in which the work of all towers has room     wave_seconds (scoring/bounds/wave_bound.py)
 
@@ -15,27 +16,34 @@ over the ranks that each has, once a step.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 
 from planner.costs import TowerSeconds
 from planner.errors import Infeasible, InputError
+from planner.placer import Lanes
 from planner.plan.join_plans import round_digits
 from planner.plan.legal.plan_laws import require_legal
 from planner.plan.plan_file import Alternative, Layout, Plan
 from planner.scoring import with_score
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
+from planner.strategies.waves.exchange_search import ExchangeSearch, rows_of
+from planner.strategies.waves.tower_exchange import TowerExchange
 from planner.strategies.waves.towers import layouts_on_all_ranks, towers_of
 from planner.strategies.waves.wave_baselines import marginal_gain, sequential
 from planner.strategies.waves.wave_passes import malleable_optimum, wave_passes
-from planner.strategies.waves.wave_plan import TowerPass, wave_plan
+from planner.strategies.waves.wave_plan import wave_plan
 from planner.units import percent
 
 SUMMARY = "several tasks: each tower's rows over just as many ranks as they scale to, side by side in waves"
 
 MEMORY_LADDER = ("none", "selective", "full")  # recomputation, as little as fits
 WIDEST = 8  # ranks of a replica at most
-Scored = tuple[Plan, Mapping[str, Layout], Mapping[str, TowerSeconds]]
+BASELINES = {
+    "sequential": "each tower on all ranks that it scales to, one after another",
+    "marginal_gain": "each task on ranks of its own",
+}
+SCHEDULES = {1: 500, 2: 2000, 3: 10000, 4: 40000}  # list schedules of a placement, by effort
+MOVES = {1: 500, 2: 2000, 3: 8000, 4: 30000}  # from each start, by effort
 
 
 def supports(inputs: Inputs) -> str | None:
@@ -53,14 +61,13 @@ def plan(inputs: Inputs, base: Plan | None) -> Plan:
     """The best plan found. Raises Infeasible where no recomputation and no replica makes it fit."""
     refused = list[Infeasible]()
     for layouts in layouts_by_memory(inputs):
-        towers = towers_of(inputs, layouts)
         try:
-            found = quickest(inputs, layouts, towers)
+            found = quickest(inputs, layouts)
         except Infeasible as error:
             refused.append(error)
             continue
         require_legal(found, str(inputs.file))
-        return with_fields(found, alternatives=tuple(alternatives(inputs, layouts, towers, found)))
+        return found
     raise refused[0]
 
 
@@ -68,65 +75,77 @@ def layouts_by_memory(inputs: Inputs) -> Iterator[dict[str, Layout]]:
     """Layouts of all towers that hold ever less on a rank: more recomputed, then in replicas of more ranks. Raises
     InputError where the job fixes what none has.
     """
-    able, per_node = 0, min(WIDEST, inputs.cluster.size, inputs.cluster.ranks[0].per_node)
+    per_node = min(WIDEST, inputs.cluster.size, inputs.cluster.ranks[0].per_node)
     for tp in (tp for tp in (1, 2, 4, 8) if tp <= per_node and inputs.cluster.size % tp == 0):
         for recompute in MEMORY_LADDER:
             try:
                 yield layouts_on_all_ranks(inputs, tp, recompute)
             except InputError:
-                if tp > 1:
-                    continue
-                raise
-            able += 1
+                if tp == 1:
+                    raise
 
 
-def quickest(inputs: Inputs, layouts: Mapping[str, Layout], towers: Mapping[str, TowerSeconds]) -> Plan:
-    """The plan of the waves that take least by simulation. Raises Infeasible where none fits."""
-    tried, refused = list[Plan](), list[Infeasible]()
-    for passes in wave_passes(inputs, towers, replica_count(inputs, layouts)):
-        try:
-            tried.append(scored(inputs, layouts, towers, passes))
-        except Infeasible as error:
-            refused.append(error)
-    if not tried:
-        raise refused[0]
-    best = min(tried, key=lambda each: each.outcome.value)
-    return with_fields(best, outcome=with_fields(best.outcome, effort=f"{len(tried) + len(refused)} placements"))
-
-
-def replica_count(inputs: Inputs, layouts: Mapping[str, Layout]) -> int:
-    """How many replicas there are of as many ranks as the smallest has."""
-    return inputs.cluster.size // min(layout.tp for layout in layouts.values())
-
-
-def scored(
-    inputs: Inputs, layouts: Mapping[str, Layout], towers: Mapping[str, TowerSeconds], passes: Sequence[TowerPass]
-) -> Plan:
-    """Passes as a plan with its score. Raises Infeasible."""
-    return with_score(wave_plan(inputs, layouts, towers, passes), "")
-
-
-def alternatives(
-    inputs: Inputs, layouts: Mapping[str, Layout], towers: Mapping[str, TowerSeconds], chosen: Plan
-) -> Iterator[Alternative]:
-    """Baselines with the same prices, and the malleable optimum."""
-    count = replica_count(inputs, layouts)
-    tried = {
-        "sequential": partial(sequential, towers, count),
-        "marginal_gain": partial(marginal_gain, inputs, towers, count),
+def quickest(inputs: Inputs, layouts: Mapping[str, Layout]) -> Plan:
+    """The plan of the rows on replicas that take least by simulation, with baselines as alternatives. Raises Infeasible
+    where nothing fits.
+    """
+    lanes, towers = replica_lanes(inputs, layouts), towers_of(inputs, layouts)
+    exchange = longest_exchange_first(inputs, layouts, [*towers.values()], lanes)
+    search = ExchangeSearch(exchange)
+    baselines = {
+        "sequential": sequential(towers, lanes.count),
+        "marginal_gain": marginal_gain(inputs, towers, lanes.count),
     }
+    placed = [*wave_passes(exchange, lanes, SCHEDULES[inputs.effort])]
+    starts = [rows_of(exchange.towers, passes, lanes.count) for passes in (*baselines.values(), *placed)]
+    found = [search.passes(rows) for rows in search.race(starts, MOVES[inputs.effort])]
+    tried = {**baselines, **{f"waves {number}": passes for number, passes in enumerate((*found, *placed))}}
+    plans, refused = dict[str, Plan](), dict[str, Infeasible]()
     for name, passes in tried.items():
+        own = layouts if name in baselines else exchange.layouts  # in whose order gradients are reduced
         try:
-            other = scored(inputs, layouts, towers, passes())
+            plans[name] = with_score(wave_plan(inputs, own, towers, passes), f"{len(tried)} placements")
         except Infeasible as error:
-            yield Alternative(strategy=name, because=error.message)
-            continue
-        slower = percent(other.outcome.value / chosen.outcome.value - 1.0)
-        because = f"{slower} slower: ranks compute {percent(utilisation(other))} of the step, here {percent(utilisation(chosen))}"
-        yield Alternative(strategy=name, value=other.outcome.value, because=because)
-    least = round_digits(malleable_optimum(towers, count))
-    why = "no plan: towers on as many ranks as they like, and nothing exchanged; waves have whole ranks and rows"
-    yield Alternative(strategy="malleable_seconds", value=least, because=why)
+            refused[name] = error
+    if not plans:
+        raise next(iter(refused.values()))
+    best = min(plans, key=lambda name: plans[name].outcome.value)
+    others = [alternative(name, plans.get(name) or refused[name], plans[best]) for name in baselines if name != best]
+    return with_fields(plans[best], alternatives=(*others, malleable(exchange, lanes)))
+
+
+def longest_exchange_first(
+    inputs: Inputs, layouts: Mapping[str, Layout], towers: Sequence[TowerSeconds], lanes: Lanes
+) -> TowerExchange:
+    """The exchanges of towers, that with the longest one first: behind its reduction the backwards of others run."""
+    given = TowerExchange(inputs, layouts, towers, lanes.per_node or lanes.count)
+    order = sorted(range(len(towers)), key=lambda at: -given.on_first(at, lanes.count))
+    own = [towers[at] for at in order]
+    return TowerExchange(inputs, {tower.name: layouts[tower.name] for tower in own}, own, given.per_node)
+
+
+def replica_lanes(inputs: Inputs, layouts: Mapping[str, Layout]) -> Lanes:
+    """Replicas of as many ranks as the smallest has, as the placer's lanes."""
+    tp, per_node = min(layout.tp for layout in layouts.values()), inputs.cluster.ranks[0].per_node
+    return Lanes(inputs.cluster.size // tp, per_node=max(1, per_node // tp))
+
+
+def alternative(name: str, other: Plan | Infeasible, chosen: Plan) -> Alternative:
+    """What else was tried: what it takes, and how busy ranks are, or why it is none."""
+    if isinstance(other, Infeasible):
+        return Alternative(strategy=name, because=f"{BASELINES[name]}: {other.message}")
+    slower, busy = percent(other.outcome.value / chosen.outcome.value - 1.0), percent(utilisation(other))
+    why = (
+        f"{BASELINES[name]}: {slower} slower, and ranks compute {busy} of the step, here {percent(utilisation(chosen))}"
+    )
+    return Alternative(strategy=name, value=other.outcome.value, because=why)
+
+
+def malleable(exchange: TowerExchange, lanes: Lanes) -> Alternative:
+    """The malleable optimum beside plans: none, as a rank has whole rows."""
+    why = "no plan: towers side by side on any real numbers of ranks, and nothing exchanged or updated"
+    least = round_digits(malleable_optimum(exchange, lanes))
+    return Alternative(strategy="malleable_seconds", because=why, too_slow=True, about=least)
 
 
 def utilisation(plan: Plan) -> float:

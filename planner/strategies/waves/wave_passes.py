@@ -1,34 +1,50 @@
-"""Passes of towers as the placer finds them."""
+"""Passes of towers as the placer finds them: each tower's rows in one piece or two, on as many replicas as it scales to.
 
+It is asked twice: for passes alone, as if nothing were exchanged; and with each piece as long as its tower's exchange on
+as many replicas besides, so that a tower has few of them, and is split only where that is worth another exchange.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from planner.costs import TowerSeconds
+from planner.placer import Allocation, Lanes, Placed, Work, allocate, place
+from planner.strategies.waves.tower_exchange import TowerExchange
 from planner.strategies.waves.wave_plan import TowerPass
 
 
-def wave_passes(inputs, towers, replicas):
-    from planner.strategies.waves.wave_baselines import sequential
-
-    yield sequential(towers, replicas)
-    yield greedy(towers, replicas)
-
-
-def malleable_optimum(towers, replicas):
-    from planner.scoring.bounds.wave_bound import least_seconds
-
-    return least_seconds(towers.values(), replicas)
+def wave_passes(exchange: TowerExchange, lanes: Lanes, schedules: int) -> Iterator[list[TowerPass]]:
+    """Passes as if nothing were exchanged, and with exchanges; by about so many list schedules each."""
+    towers = exchange.towers
+    for counted in (0.0, 1.0):
+        works = [tower_work(exchange, at, lanes.count, counted) for at in range(len(towers))]
+        found = place(allocate(works, lanes, schedules), [lanes], schedules=schedules // 4)
+        assert found, "towers without bytes find room"
+        yield passes_of({tower.name: tower for tower in towers}, found.placed)
 
 
-def greedy(towers, replicas):
-    T = malleable_optimum(towers, replicas) * 1.02
-    load = [0.0] * replicas
-    out = []
-    for t in sorted(towers.values(), key=lambda t: -t.by_count[-1]):
-        rows = list(t.longest_first)
-        while rows:
-            r = min(range(replicas), key=lambda r: load[r])
-            room = T - load[r]
-            k = max(
-                [c for c, s in enumerate(t.by_count) if c and s <= room and c <= len(rows)], default=min(len(rows), 4)
-            )
-            out.append(TowerPass(t.name, tuple(rows[:k]), (r,), load[r]))
-            load[r] += t.by_count[k]
-            rows = rows[k:]
-    return out
+def tower_work(exchange: TowerExchange, at: int, most: int, counted: float = 0.0) -> Work:
+    """A tower as work that can be divided, on up to so many replicas; `counted`: the share of its exchange that is."""
+    tower = exchange.towers[at]
+    exchanged = {width: counted and counted * exchange.on_first(at, width) for width in tower.widths(most)}
+
+    def seconds(width: int, rows: int) -> float:
+        return tower.seconds(width, rows) + exchanged[width]
+
+    return Work(tower.name, len(tower.rows), seconds, (*exchanged,))
+
+
+def passes_of(towers: Mapping[str, TowerSeconds], placed: Sequence[Placed]) -> list[TowerPass]:
+    """Passes with their rows: a tower's in the order of its pieces, those of one task together."""
+    passes, taken = list[TowerPass](), dict.fromkeys(towers, 0)
+    for each in sorted(placed, key=lambda each: (each.start, each.piece.name)):
+        name, first = each.piece.work, taken[each.piece.work]
+        rows = [*towers[name].rows][first : first + each.piece.items]
+        taken[name] += each.piece.items
+        passes.append(TowerPass(name, tuple(rows), each.lanes, each.start))
+    return passes
+
+
+def malleable_optimum(exchange: TowerExchange, lanes: Lanes) -> float:
+    """Seconds of the malleable optimum, all towers side by side, on any real numbers of replicas."""
+    works = [tower_work(exchange, at, lanes.count) for at in range(len(exchange.towers))]
+    return Allocation.of(works, lanes.count).seconds_of_levels

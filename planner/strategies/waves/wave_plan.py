@@ -10,10 +10,11 @@ from heapq import heapify, heappop, heappush
 
 from planner.costs import TowerSeconds
 from planner.plan.plan_file import Group, Layout, MicroBatch, Plan
-from planner.specs.base import Ranks, with_fields
+from planner.specs.base import with_fields
 from planner.specs.framework.software import Framework
 from planner.specs.inputs import Inputs
 from planner.strategies.plan_drafts import draft_plan, plan_uses
+from planner.strategies.waves.towers import on_replicas, replica_ranks
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,17 +58,6 @@ def wave_plan(
     return draft_plan(
         replace(inputs, job=job), used, own, groups, tuple(micro_batches[at] for at in sorted(micro_batches))
     )
-
-
-def on_replicas(layout: Layout, replicas: Sequence[int]) -> Layout:
-    """A layout on these replicas alone."""
-    ranks = Ranks(rank for replica in replicas for rank in replica_ranks(layout, replica))
-    return with_fields(layout, ranks=ranks, dp=len(replicas))
-
-
-def replica_ranks(layout: Layout, replica: int) -> Ranks:
-    """The ranks of a replica."""
-    return Ranks(range(replica * layout.tp, (replica + 1) * layout.tp))
 
 
 def in_waves(passes: Sequence[TowerPass]) -> Iterator[tuple[int, TowerPass]]:
