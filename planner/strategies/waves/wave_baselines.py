@@ -3,7 +3,7 @@
 sequential     each tower on all replicas, or fewer where it is quicker there, one after another
 marginal_gain  each task on replicas of its own, given one by one to that which gains most; where there are more tasks
                than replicas, each on one, the longest first to that which has least (Spindle's task-level baseline,
-               arXiv 2409.03365, section 6)
+               arXiv 2409.03365, section 6).
 """
 
 from collections.abc import Mapping, Sequence
