@@ -1,8 +1,8 @@
-"""The seconds of a contrastive loss over the rows of a task (CLIP, arXiv 2103.00020), on the ranks that have them.
+"""The seconds of a contrastive loss over the samples of a task (CLIP, arXiv 2103.00020), on the ranks that have them.
 
-Each rank gathers the features of all rows, (rows, width) of both modules, compares its own with them both ways, and has
-the gradients of its own back by a reduce-scatter of all: two exchanges of each module's features, and products of
-(rows of a rank, width) with (width, rows), once forward and twice backward.
+Each rank gathers the features of all samples, (samples, width) of both modules, compares its own with them both ways,
+and has the gradients of its own back by a reduce-scatter of all: two exchanges of each module's features, and products
+of (samples of a rank, width) with (width, samples), once forward and twice backward.
 """
 
 from math import ceil
@@ -20,14 +20,14 @@ PASSES = 3  # a forward, and as much again for the gradient of each factor
 
 
 def loss_cost(basis: ModulePricing, task: Task, layout: Layout) -> Cost:
-    """Seconds of the loss of a task, whose tokens are its rows in the step."""
-    rows, width, group = task.tokens, basis.spec.feature_width, group_of_ranks(basis.cluster, task.ranks)
+    """Seconds of the loss of a task, whose tokens are its samples in the step."""
+    samples, width, group = task.tokens, basis.spec.feature_width, group_of_ranks(basis.cluster, task.ranks)
     network, exchanged = basis.machine.network, 0.0
     if len(task.ranks) > 1:
-        features = float(MODULES * rows * width * DTYPE_BYTES[layout.dtype])
+        features = float(MODULES * samples * width * DTYPE_BYTES[layout.dtype])
         gathered, returned = (each(features, group, MODULES) for each in (network.all_gather, network.reduce_scatter))
         exchanged = float(gathered + returned)
-    product = Matmul(ceil(rows / len(task.ranks)), rows, width, count=MODULES, has_weights=False)
+    product = Matmul(ceil(samples / len(task.ranks)), samples, width, count=MODULES, has_weights=False)
     compared = PASSES * float(basis.machine.matmul(product, layout.dtype))
     source = basis.compute_cost(0.0)
     whole = (exchanged + compared) * basis.straggler_factor

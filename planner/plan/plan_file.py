@@ -105,9 +105,9 @@ class Asked(Spec):
 
 
 class PlanTask(ModelTask, kw_only=True):
-    """One of several tasks, each with a loss (specs/model.py), and its rows: items of each of its modules."""
+    """One of several tasks, each with a loss (specs/model.py), and its samples: items of each of its modules."""
 
-    rows: Indices
+    samples: Indices
 
 
 class PlanInputs(Spec, kw_only=True):

@@ -112,10 +112,10 @@ def plan_uses(inputs: Inputs, layouts: dict[str, Layout], degrees: tuple[int, ..
 
 
 def plan_task(inputs: Inputs, name: str) -> PlanTask:
-    """A task with its rows in all batches."""
+    """A task with its samples in all batches."""
     task = inputs.model.tasks[name]
-    rows = Indices(sorted(row for batch in inputs.batches for row in batch.tasks[name]))
-    return PlanTask(modules=task.modules, loss=task.loss, weight=task.weight, rows=rows)
+    samples = Indices(sorted(sample for batch in inputs.batches for sample in batch.tasks[name]))
+    return PlanTask(modules=task.modules, loss=task.loss, weight=task.weight, samples=samples)
 
 
 def item_readers(batch: SampleBatch, layouts: dict[str, Layout]) -> Iterator[tuple[str, dict[int, Any]]]:

@@ -1,17 +1,17 @@
-"""Rows of several tasks on one cluster: which tower works on how many of them, on which ranks, in which wave.
+"""Counts of several tasks on one cluster: which tower works on how many of them, on which ranks, in which wave.
 
-Decision: each tower m is split by rows into pieces of x rows on n replicas; pieces stand on ranks of their own at a
+Decision: each tower m is split by samples into pieces of x samples on n replicas; pieces stand on ranks of their own at a
 time, and a wave is a micro-batch:
 
     T ≈ max over replicas r of Σ over pieces on r of t_m(⌈x / n⌉)     t_m: both passes     TowerSeconds (costs)
-    Σ over pieces of m of x = rows of all tasks that read m            allocate (placer/allocate.py)
+    Σ over pieces of m of x = samples of all tasks that read m            allocate (placer/allocate.py)
         + reductions and gathers of each tower on all that have it     ExchangeSearch (waves/exchange_search.py)
     T simulated, with losses, reductions and updates                   quickest, here
     Σ over towers of a rank of their bytes ≤ what it may hold          more recomputation, then wider replicas
     T ≥ the least seconds in which the work of all towers has room     wave_seconds (scoring/bounds/wave_bound.py)
 
 Spindle (arXiv 2409.03365) splits the layers of a tower between two widths, and sends activations from wave to wave;
-here rows are split, and what a rank computes stays there until its backward. Towers that share ranks reduce gradients
+here samples are split, and what a rank computes stays there until its backward. Towers that share ranks reduce gradients
 over the ranks that each has, once a step.
 """
 
@@ -26,7 +26,7 @@ from planner.plan.plan_file import Alternative, Layout, Plan
 from planner.scoring import with_score
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
-from planner.strategies.waves.exchange_search import ExchangeSearch, rows_of
+from planner.strategies.waves.exchange_search import ExchangeSearch, samples_of
 from planner.strategies.waves.tower_exchange import TowerExchange
 from planner.strategies.waves.towers import layouts_on_all_ranks, towers_of
 from planner.strategies.waves.wave_baselines import marginal_gain, sequential
@@ -34,7 +34,7 @@ from planner.strategies.waves.wave_passes import malleable_optimum, wave_passes
 from planner.strategies.waves.wave_plan import wave_plan
 from planner.units import percent
 
-SUMMARY = "several tasks: each tower's rows over just as many ranks as they scale to, side by side in waves"
+SUMMARY = "several tasks: each tower's samples over just as many ranks as they scale to, side by side in waves"
 
 MEMORY_LADDER = ("none", "selective", "full")  # recomputation, as little as fits
 WIDEST = 8  # ranks of a replica at most
@@ -86,7 +86,7 @@ def layouts_by_memory(inputs: Inputs) -> Iterator[dict[str, Layout]]:
 
 
 def quickest(inputs: Inputs, layouts: Mapping[str, Layout]) -> Plan:
-    """The plan of the rows on replicas that take least by simulation, with baselines as alternatives. Raises Infeasible
+    """The plan of the samples on replicas that take least by simulation, with baselines as alternatives. Raises Infeasible
     where nothing fits.
     """
     lanes, towers = replica_lanes(inputs, layouts), towers_of(inputs, layouts)
@@ -97,8 +97,8 @@ def quickest(inputs: Inputs, layouts: Mapping[str, Layout]) -> Plan:
         "marginal_gain": marginal_gain(inputs, towers, lanes.count),
     }
     placed = [*wave_passes(exchange, lanes, SCHEDULES[inputs.effort])]
-    starts = [rows_of(exchange.towers, passes, lanes.count) for passes in (*baselines.values(), *placed)]
-    found = [search.passes(rows) for rows in search.race(starts, MOVES[inputs.effort])]
+    starts = [samples_of(exchange.towers, passes, lanes.count) for passes in (*baselines.values(), *placed)]
+    found = [search.passes(samples) for samples in search.race(starts, MOVES[inputs.effort])]
     tried = {**baselines, **{f"waves {number}": passes for number, passes in enumerate((*found, *placed))}}
     plans, refused = dict[str, Plan](), dict[str, Infeasible]()
     for name, passes in tried.items():
@@ -142,7 +142,7 @@ def alternative(name: str, other: Plan | Infeasible, chosen: Plan) -> Alternativ
 
 
 def malleable(exchange: TowerExchange, lanes: Lanes) -> Alternative:
-    """The malleable optimum beside plans: none, as a rank has whole rows."""
+    """The malleable optimum beside plans: none, as a rank has whole samples."""
     why = "no plan: towers side by side on any real numbers of ranks, and nothing exchanged or updated"
     least = round_digits(malleable_optimum(exchange, lanes))
     return Alternative(strategy="malleable_seconds", because=why, too_slow=True, about=least)

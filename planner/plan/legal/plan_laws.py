@@ -4,7 +4,7 @@ too.
 Every violation has its place, what is wrong, and the fix. The laws: names exist; every item is assigned exactly once;
 outputs of encoders fit their readers; groups, splits, shares and meshes are possible; token caps and limits of inputs
 hold; the kind of sync suits the ZeRO stage; the software can launch the layouts; every embedding table is placed, once
-in each group; tasks have the rows of their modules; dependencies of tasks have no cycle.
+in each group; tasks have samples of their modules; dependencies of tasks have no cycle.
 """
 
 from collections import Counter

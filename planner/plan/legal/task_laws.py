@@ -1,4 +1,4 @@
-"""The laws of several tasks: each is of modules of the plan, its rows are items of each, and of a row a step has all
+"""The laws of several tasks: each is of modules of the plan, its samples are items of each, and of a sample a step has all
 items or none, as its loss compares them.
 """
 
@@ -9,7 +9,7 @@ from planner.plan.plan_file import Plan, assignments
 
 
 def task_laws(plan: Plan) -> Iterator[Violation]:
-    """Of tasks and their rows."""
+    """Of tasks and their samples."""
     for name, task in plan.uses.tasks.items():
         where, unknown = f"uses.tasks.{name}", [module for module in task.modules if module not in plan.layouts]
         if unknown:
@@ -17,25 +17,25 @@ def task_laws(plan: Plan) -> Iterator[Violation]:
             yield Violation(where, message, f"one of {', '.join(plan.layouts)}")
             continue
         for module in task.modules:
-            missing = [row for row in task.rows if row not in plan.uses.items[module]]
+            missing = [sample for sample in task.samples if sample not in plan.uses.items[module]]
             if missing:
-                message = f"row {missing[0]} of task `{name}` is no item of `{module}` ({len(missing)} such)"
-                yield Violation(f"{where}.rows", message, f"add it to uses.items.{module}, or take it out")
+                message = f"sample {missing[0]} of task `{name}` is no item of `{module}` ({len(missing)} such)"
+                yield Violation(f"{where}.samples", message, f"add it to uses.items.{module}, or take it out")
     if plan.uses.tasks:
-        yield from whole_row_laws(plan)
+        yield from whole_sample_laws(plan)
 
 
-def whole_row_laws(plan: Plan) -> Iterator[Violation]:
-    """All items of a row are in one step."""
+def whole_sample_laws(plan: Plan) -> Iterator[Violation]:
+    """All items of a sample are in one step."""
     step_of: dict[tuple[str, int], int] = {}
     for number, step in enumerate(plan.steps):
         for micro_batch in step.micro_batches:
             for a in assignments(plan, micro_batch):
                 step_of |= {(a.module, item): number for item in a.items}
     for name, task in plan.uses.tasks.items():
-        for row in task.rows:
-            steps = {step_of.get((module, row)) for module in task.modules}
+        for sample in task.samples:
+            steps = {step_of.get((module, sample)) for module in task.modules}
             if len(steps) > 1:
-                message = f"items of row {row} of task `{name}` are in different steps"
-                yield Violation(f"uses.tasks.{name}.rows", message, "assign them in one step")
+                message = f"items of sample {sample} of task `{name}` are in different steps"
+                yield Violation(f"uses.tasks.{name}.samples", message, "assign them in one step")
                 break

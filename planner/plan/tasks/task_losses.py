@@ -1,6 +1,6 @@
-"""The losses of several tasks: what compares features of all rows of a task, between its forwards and its backwards.
+"""The losses of several tasks: what compares features of all samples of a task, between its forwards and its backwards.
 
-Every rank with rows of a task gathers the features of all others, takes its rows' share of the loss, and gets the
+Every rank with samples of a task gathers the features of all others, takes its samples' share of the loss, and gets the
 gradients of its features back: one task of the step, on all these ranks. Passes that it does not hold up run beside it.
 """
 
@@ -48,11 +48,11 @@ def order_with_losses(
 
 
 def passes_around(draft: StepDraft, task: PlanTask) -> tuple[list[int], list[int]]:
-    """Return the forwards that make the features of a task's rows, and the backwards that take their gradients."""
-    rows, forwards, backwards = {*task.rows}, list[int](), list[int]()
+    """Return the forwards that make the features of a task's samples, and the backwards that take their gradients."""
+    samples, forwards, backwards = {*task.samples}, list[int](), list[int]()
     for name in task.modules:
         module = draft.modules[name]
-        places = [place for place, work in enumerate(module.cells) if not rows.isdisjoint(work.items)]
+        places = [place for place, work in enumerate(module.cells) if not samples.isdisjoint(work.items)]
         last = module.numbers[places, -1]
         forwards += last[:, FORWARD].tolist()
         backwards += last[:, [BACKWARD, INPUTS]].ravel().tolist()
@@ -60,11 +60,11 @@ def passes_around(draft: StepDraft, task: PlanTask) -> tuple[list[int], list[int
 
 
 def add_loss(draft: StepDraft, name: str, task: PlanTask, forwards: Sequence[int]) -> int:
-    """Add the loss of a task behind these forwards, and return its number. Its tokens are the task's rows in the
+    """Add the loss of a task behind these forwards, and return its number. Its tokens are the task's samples in the
     step.
     """
     works = [draft.kind_and_work(forward) for forward in forwards]
     ranks = Ranks(sorted({rank for kind, _ in works for rank in kind.ranks}))
-    rows = tuple(sorted({row for _, work in works for row in work.items}.intersection(task.rows)))
+    samples = tuple(sorted({sample for _, work in works for sample in work.items}.intersection(task.samples)))
     kind = Task(task.modules[0], Layers((works[0][0].layers[-1],)), "loss", None, name, ranks)
-    return draft.add(kind, GroupWork(None, name, ranks, rows, (1,) * len(rows)), forwards)
+    return draft.add(kind, GroupWork(None, name, ranks, samples, (1,) * len(samples)), forwards)

@@ -12,7 +12,7 @@ exchange  The same for micro-batches whose gathers and reductions outlast their 
 tables    Of what embedding tables add to a step, and so added to the others: the slowest rank is no quicker than the
           mean one (costs/tables/table_bound.py).
 
-waves     Of several tasks' towers, how many seconds of ranks their rows take at least, in passes that end within the
+waves     Of several tasks' towers, how many seconds of ranks their samples take at least, in passes that end within the
           step (wave_bound.py).
 
 busiest_rank  With the assignment given: no rank is done before it has run all its own work.
@@ -184,7 +184,7 @@ BOUNDS: dict[str, BoundEntry] = {
     WAVES: BoundEntry(
         lambda step: bool(step.plan.uses.tasks and step.plan.made.decided),
         lambda step: wave_seconds(step.plan, step.number, step.pricing),
-        "however rows are split over ranks and passes, each tower takes some seconds of ranks at least, and all of "
+        "however samples are split over ranks and passes, each tower takes some seconds of ranks at least, and all of "
         "them have to find room in the step",
     ),
     "busiest_rank": BoundEntry(

@@ -135,9 +135,9 @@ LengthSource = FixedLength | LengthsFile | TokensFolder | Distribution | LogNorm
 Stream = StreamFile | StreamDistribution | StreamMix
 
 
-class TaskRows(Spec):
-    """The rows of one task in a step, each an item of every module of the task: their number, and sizes of the items in
-    each module's input unit; a number: all have this many.
+class TaskSamples(Spec):
+    """The samples of one task in a step, each an item of every module of the task: their number, and sizes of the items
+    in each module's input unit; a number: all have this many.
     """
 
     batch_rows: SampleCount
@@ -145,7 +145,7 @@ class TaskRows(Spec):
 
 
 class Workload(Spec):
-    """The data of a job: lengths of samples, batches, and streams of items of other modules; or rows of tasks."""
+    """The data of a job: lengths of samples, batches, and streams of items of other modules; or samples of tasks."""
 
     lengths: LengthSource | Count = 0  # a number: all samples have this many tokens. Only tasks go without
     batch_rows: SampleCount = 0  # samples of a step; of tasks, the sum over all
@@ -156,14 +156,14 @@ class Workload(Spec):
     module: str = ""  # whose items the samples are; empty: the only module of the model
     streams: dict[Name, Stream] = {}  # items of every other module, where there are several
     repeated: Repeated | None = None  # epochs over the data set: what frozen encoders compute may be kept for the next
-    tasks: dict[Name, TaskRows] = {}  # by task of the model, in place of lengths
+    tasks: dict[Name, TaskSamples] = {}  # by task of the model, in place of lengths
 
     def __post_init__(self) -> None:
-        rows = sum(task.batch_rows for task in self.tasks.values())
-        if self.tasks and (self.lengths or self.streams or self.batch_rows not in (0, rows)):
-            raise ValueError("tasks say rows and sizes themselves | leave out lengths, streams and batch_rows")
+        samples = sum(task.batch_rows for task in self.tasks.values())
+        if self.tasks and (self.lengths or self.streams or self.batch_rows not in (0, samples)):
+            raise ValueError("tasks say numbers and sizes themselves | leave out lengths, streams and batch_rows")
         for name in ("lengths", "batch_rows") if not self.tasks else ():
             if not getattr(self, name):
                 raise ValueError(f"`{name}` is missing | add it, or tasks where the model has some")
-        if rows:
-            force_setattr(self, "batch_rows", rows)
+        if samples:
+            force_setattr(self, "batch_rows", samples)

@@ -40,7 +40,9 @@ class SampleBatch:
     feeds: Mapping[str, dict[str, ReadersByItem]] = field(default_factory=dict)
     # Other module → items without a reader in the batch
     left_out: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    tasks: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # task → its rows, items of each of its modules
+    tasks: Mapping[str, tuple[int, ...]] = field(
+        default_factory=dict
+    )  # task → its samples, items of each of its modules
 
 
 def read_batches(workload: Workload, count: int, first_row: int, seed: int, base: Path) -> list[SampleBatch]:

@@ -1,6 +1,6 @@
-"""Batches of models with several tasks, each with rows of its own: a row is an item of every module of its task.
+"""Batches of models with several tasks, each with samples of its own: a sample is an item of every module of its task.
 
-Rows of a step are numbered task by task, and their items as they are, so that the items of one row have one number in
+Counts of a step are numbered task by task, and their items as they are, so that the items of one sample have one number in
 all modules.
 """
 
@@ -11,21 +11,21 @@ from planner.errors import InputError
 from planner.specs.base import with_fields
 from planner.specs.model import Model
 from planner.specs.workload.items import UNITS_PER_TOKEN, Size, item_tokens, size_faults
-from planner.specs.workload.length_sources import StreamDistribution, StreamMix, TaskRows, Workload
+from planner.specs.workload.length_sources import StreamDistribution, StreamMix, TaskSamples, Workload
 from planner.specs.workload.samples import SampleBatch
 from planner.specs.workload.stream_sources import draw_sizes, whole_size
 
 
 def with_tasks_of(model: Model, workload: Workload) -> Model:
-    """Return the model with the tasks that a workload has rows of, and their modules alone. Raises InputError where it
+    """Return the model with the tasks that a workload has samples of, and their modules alone. Raises InputError where it
     has none of any, of a task that there is not, or of other modules.
     """
     if model.tasks and not workload.tasks:
         name, task = next(iter(model.tasks.items()))
         sizes = ", ".join(f"{module}: 256" for module in task.modules)
         fix = f"tasks: {{{name}: {{batch_rows: 64, streams: {{{sizes}}}}}}}"
-        raise InputError(f"{model.name} has {len(model.tasks)} tasks, and no rows of any", where="workload", fix=fix)
-    for name, rows in workload.tasks.items():
+        raise InputError(f"{model.name} has {len(model.tasks)} tasks, and no samples of any", where="workload", fix=fix)
+    for name, samples in workload.tasks.items():
         where = f"workload.tasks.{name}"
         if name not in model.tasks:
             fix = (
@@ -33,8 +33,8 @@ def with_tasks_of(model: Model, workload: Workload) -> Model:
             )
             raise InputError(f"{model.name} has no task `{name}`", where=where, fix=fix)
         modules = model.tasks[name].modules
-        if {*rows.streams} != {*modules}:
-            message = f"task `{name}` is of {' and '.join(modules)}, and has items of {' and '.join(rows.streams)}"
+        if {*samples.streams} != {*modules}:
+            message = f"task `{name}` is of {' and '.join(modules)}, and has items of {' and '.join(samples.streams)}"
             raise InputError(message, where=f"{where}.streams", fix="one stream for each of its modules")
     used = {module for name in workload.tasks for module in model.tasks[name].modules}
     left = {name: module for name, module in model.modules.items() if name in used or not model.tasks}
@@ -49,29 +49,29 @@ def main_module(model: Model) -> str:
 
 
 def task_batches(workload: Workload, model: Model, span: tuple[int, int], seed: int) -> Iterator[SampleBatch]:
-    """Yield batches of all tasks; `span`: their number, and the first row. Raises InputError."""
+    """Yield batches of all tasks; `span`: their number, and the first sample. Raises InputError."""
     count, first = span
     for start in range(first, first + count * workload.batch_rows, workload.batch_rows):
         items: dict[str, dict[int, Size]] = {name: {} for name in model.modules}
         tasks: dict[str, tuple[int, ...]] = {}
-        row = start
-        for name, rows in workload.tasks.items():
-            tasks[name] = tuple(range(row, row + rows.batch_rows))
-            for module, sizes in row_sizes(rows, name, model, start // workload.batch_rows, seed).items():
+        sample = start
+        for name, samples in workload.tasks.items():
+            tasks[name] = tuple(range(sample, sample + samples.batch_rows))
+            for module, sizes in sample_sizes(samples, name, model, start // workload.batch_rows, seed).items():
                 items[module] |= dict(zip(tasks[name], sizes, strict=True))
-            row += rows.batch_rows
+            sample += samples.batch_rows
         main = main_module(model)
         others = {module: sizes for module, sizes in items.items() if module != main}
-        own = {row: item_tokens(size) for row, size in items[main].items()}
+        own = {sample: item_tokens(size) for sample, size in items[main].items()}
         yield SampleBatch(own, (), streams=others, feeds={name: {} for name in others}, tasks=tasks)
 
 
-def row_sizes(rows: TaskRows, name: str, model: Model, batch: int, seed: int) -> Mapping[str, list[Size]]:
-    """Return the sizes of the rows of a task in one batch, by module. Raises InputError."""
+def sample_sizes(samples: TaskSamples, name: str, model: Model, batch: int, seed: int) -> Mapping[str, list[Size]]:
+    """Return the sizes of the samples of a task in one batch, by module. Raises InputError."""
     found: dict[str, list[Size]] = {}
-    for module, stream in rows.streams.items():
-        spec, begin = model.modules[module], batch * rows.batch_rows
-        counts = drawn(stream, begin + rows.batch_rows, seed ^ crc32(f"{name} {module}".encode()))[begin:]
+    for module, stream in samples.streams.items():
+        spec, begin = model.modules[module], batch * samples.batch_rows
+        counts = drawn(stream, begin + samples.batch_rows, seed ^ crc32(f"{name} {module}".encode()))[begin:]
         found[module] = [whole_size(spec, count) for count in counts]
         for size in {*found[module]}:
             for message, fix in size_faults(spec, module, size):

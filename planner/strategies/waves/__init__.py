@@ -1,1 +1,1 @@
-"""Rows of several tasks in waves: what towers take on how many ranks, passes as a plan, and baselines."""
+"""Counts of several tasks in waves: what towers take on how many ranks, passes as a plan, and baselines."""

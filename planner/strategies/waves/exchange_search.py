@@ -1,8 +1,8 @@
-"""Rows of towers on replicas, changed while the step with its exchanges becomes shorter.
+"""Counts of towers on replicas, changed while the step with its exchanges becomes shorter.
 
-State: (towers, replicas) rows. A replica runs its towers in one order, forwards and then backwards; a tower's gradients
+State: (towers, replicas) samples. A replica runs its towers in one order, forwards and then backwards; a tower's gradients
 are reduced when its last backward has ended, on all replicas that have it at once, and its weights gathered when these
-have updated. Moves put a tower on other consecutive replicas, or shift rows from one replica to another; a slightly
+have updated. Moves put a tower on other consecutive replicas, or shift samples from one replica to another; a slightly
 longer step is accepted too, ever less so (threshold accepting, Dueck and Scheuer, Journal of Computational Physics 90,
 1990). Draws are always the same.
 """
@@ -20,7 +20,7 @@ from planner.strategies.assignment.rank_loads import FORWARD_SHARE
 from planner.strategies.waves.tower_exchange import TowerExchange
 from planner.strategies.waves.wave_plan import TowerPass
 
-Rows = NDArray[np.int64]  # (towers, replicas)
+Counts = NDArray[np.int64]  # (towers, replicas)
 BLOCK_SHARE = 0.4  # of the moves, those of whole towers
 TOLERANCE = 0.03  # relative increase that is accepted at the start
 MEAN_WEIGHT = 0.02  # of the replicas' mean end, beside the last
@@ -39,18 +39,18 @@ class ExchangeSearch:
 
     @cached_property
     def seconds(self) -> list[Floats]:
-        """By tower, seconds of so many rows on one replica, (rows,)."""
+        """By tower, seconds of so many samples on one replica, (samples,)."""
         return [np.array(tower.by_count) for tower in self.towers]
 
-    def step(self, rows: Rows) -> tuple[float, float]:
+    def step(self, samples: Counts) -> tuple[float, float]:
         """The seconds of a step, and the same with a little of the replicas' mean end, by which moves are judged."""
-        passes = np.stack([each[own] for each, own in zip(self.seconds, rows, strict=True)])
+        passes = np.stack([each[own] for each, own in zip(self.seconds, samples, strict=True)])
         whole = passes.sum(axis=0)
-        begin = FORWARD_SHARE * whole.max()  # losses compare rows of all replicas
+        begin = FORWARD_SHARE * whole.max()  # losses compare samples of all replicas
         ends = begin + (1.0 - FORWARD_SHARE) * passes.cumsum(axis=0)
         done, free = ends[-1], np.zeros(len(whole))
-        held = [np.flatnonzero(own) for own in rows]
-        prices = [self.exchange.of(at, own, rows[at]) for at, own in enumerate(held)]
+        held = [np.flatnonzero(own) for own in samples]
+        prices = [self.exchange.of(at, own, samples[at]) for at, own in enumerate(held)]
         ready, constants = list[float](), self.with_constant(held)
         for at, own in enumerate(held):
             ready.append(max(ends[at, own].max(), free[own].max()) + prices[at][0])
@@ -73,14 +73,14 @@ class ExchangeSearch:
             covered |= own
         return found
 
-    def race(self, starts: Sequence[Rows], moves: int) -> list[Rows]:
+    def race(self, starts: Sequence[Counts], moves: int) -> list[Counts]:
         """The best that are found from each start by so many moves, then from the better half again; the best first."""
         first = sorted((self.improved(each, moves) for each in starts), key=self.step)
         again = [self.improved(each, 2 * moves) for each in first[: (1 + len(first)) // 2]]
         return sorted(again, key=self.step)
 
-    def improved(self, start: Rows, moves: int) -> Rows:
-        """The best rows found by so many moves."""
+    def improved(self, start: Counts, moves: int) -> Counts:
+        """The best samples found by so many moves."""
         draws, current, best = Random(0), start, start
         least, guide = self.step(start)
         for number in range(moves):
@@ -92,48 +92,48 @@ class ExchangeSearch:
                 best, least = changed, value
         return best
 
-    def moved(self, rows: Rows, draws: Random) -> Rows:
-        """Rows with one move."""
-        after: Rows = rows.copy()
-        replicas = rows.shape[1]
-        at = int(draws.random() * len(rows))
+    def moved(self, samples: Counts, draws: Random) -> Counts:
+        """Counts with one move."""
+        after: Counts = samples.copy()
+        replicas = samples.shape[1]
+        at = int(draws.random() * len(samples))
         if draws.random() < BLOCK_SHARE:
             widths = self.towers[at].widths(replicas)
             width = widths[int(draws.random() * len(widths))]
             first = int(draws.random() * (replicas - width + 1))
             after[at] = 0
-            after[at, first : first + width] = spread(len(self.towers[at].rows), width)
+            after[at, first : first + width] = spread(len(self.towers[at].samples), width)
             return after
-        own = np.flatnonzero(rows[at])
+        own = np.flatnonzero(samples[at])
         source, target = int(own[int(draws.random() * len(own))]), int(own[int(draws.random() * len(own))])
         if draws.random() < 1.0 / len(self.towers):
             target = int(draws.random() * replicas)
-        amount = (1, (1 + rows[at, source]) // 2, rows[at, source])[int(draws.random() * 3)]
+        amount = (1, (1 + samples[at, source]) // 2, samples[at, source])[int(draws.random() * 3)]
         after[at, source] -= amount
         after[at, target] += amount
         return after
 
-    def passes(self, rows: Rows) -> list[TowerPass]:
+    def passes(self, samples: Counts) -> list[TowerPass]:
         """One pass of each tower on each replica, in order."""
         found = list[TowerPass]()
         for at, tower in enumerate(self.towers):
-            every, taken = [*tower.rows], 0
-            for replica in np.flatnonzero(rows[at]).tolist():
-                count = int(rows[at, replica])
+            every, taken = [*tower.samples], 0
+            for replica in np.flatnonzero(samples[at]).tolist():
+                count = int(samples[at, replica])
                 found.append(TowerPass(tower.name, tuple(every[taken : taken + count]), (replica,), float(at)))
                 taken += count
         return found
 
 
 def spread(count: int, width: int) -> NDArray[np.int64]:
-    """So many rows over so many replicas, as evenly as can be."""
+    """So many samples over so many replicas, as evenly as can be."""
     return (count + np.arange(width)[::-1]) // width
 
 
-def rows_of(towers: Sequence[TowerSeconds], passes: Sequence[TowerPass], replicas: int) -> Rows:
-    """The rows of each tower on each replica in some passes."""
+def samples_of(towers: Sequence[TowerSeconds], passes: Sequence[TowerPass], replicas: int) -> Counts:
+    """The samples of each tower on each replica in some passes."""
     place = {tower.name: at for at, tower in enumerate(towers)}
-    rows = np.zeros((len(towers), replicas), dtype=np.int64)
+    samples = np.zeros((len(towers), replicas), dtype=np.int64)
     for each in passes:
-        rows[place[each.tower], list(each.replicas)] += spread(len(each.rows), len(each.replicas))
-    return rows
+        samples[place[each.tower], list(each.replicas)] += spread(len(each.samples), len(each.replicas))
+    return samples

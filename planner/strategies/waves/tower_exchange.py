@@ -40,12 +40,12 @@ class TowerExchange:
         """Seconds of a step on each rank beside its passes and updates."""
         return self.inputs.timing.step_ms * MS
 
-    def of(self, at: int, replicas: NDArray[np.int64], rows: NDArray[np.int64]) -> Prices:
-        """Seconds of a tower's reduction and gather on these replicas; `rows`: of each replica of the cluster. The one
-        with fewest rows hides least of the reduction behind its backward.
+    def of(self, at: int, replicas: NDArray[np.int64], samples: NDArray[np.int64]) -> Prices:
+        """Seconds of a tower's reduction and gather on these replicas; `samples`: of each replica of the cluster. The one
+        with fewest samples hides least of the reduction behind its backward.
         """
         nodes = np.bincount(replicas // self.per_node)
-        key = at, tuple(np.sort(nodes[nodes > 0]).tolist()), int(rows[replicas].min())
+        key = at, tuple(np.sort(nodes[nodes > 0]).tolist()), int(samples[replicas].min())
         if key not in self.known:
             self.known[key] = self.priced(at, replicas, key[1], key[2])
         return self.known[key]

@@ -17,19 +17,19 @@ def sequential(towers: Mapping[str, TowerSeconds], replicas: int) -> list[TowerP
     """Each tower by itself, the longest first."""
     passes, start = list[TowerPass](), 0.0
     for tower in towers.values():
-        count = len(tower.rows)
+        count = len(tower.samples)
         width = min(range(1, min(replicas, count) + 1), key=lambda width: (tower.seconds(width, count), width))
-        passes.append(TowerPass(tower.name, tuple(tower.rows), tuple(range(width)), start))
+        passes.append(TowerPass(tower.name, tuple(tower.samples), tuple(range(width)), start))
         start += tower.seconds(width, count)
     return passes
 
 
 def marginal_gain(inputs: Inputs, towers: Mapping[str, TowerSeconds], replicas: int) -> list[TowerPass]:
     """Each task by itself, on replicas that no other has while there are enough."""
-    rows, tasks = inputs.batches[0].tasks, inputs.model.tasks
+    samples, tasks = inputs.batches[0].tasks, inputs.model.tasks
 
     def seconds(task: str, width: int) -> float:
-        count = len(rows[task])
+        count = len(samples[task])
         return sum(towers[name].seconds(min(width, count), count) for name in tasks[task].modules)
 
     if len(tasks) > replicas:
@@ -60,10 +60,10 @@ def longest_first(
 def task_passes(
     inputs: Inputs, towers: Mapping[str, TowerSeconds], task: str, replicas: Sequence[int], start: float
 ) -> list[TowerPass]:
-    """The towers of a task one after another on the same replicas, no more of them than it has rows."""
-    rows, passes = inputs.batches[0].tasks[task], list[TowerPass]()
-    own = tuple(replicas[: len(rows)])
+    """The towers of a task one after another on the same replicas, no more of them than it has samples."""
+    samples, passes = inputs.batches[0].tasks[task], list[TowerPass]()
+    own = tuple(replicas[: len(samples)])
     for name in inputs.model.tasks[task].modules:
-        passes.append(TowerPass(name, tuple(rows), own, start))
-        start += towers[name].seconds(len(own), len(rows))
+        passes.append(TowerPass(name, tuple(samples), own, start))
+        start += towers[name].seconds(len(own), len(samples))
     return passes

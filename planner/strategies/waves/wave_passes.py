@@ -1,4 +1,4 @@
-"""Passes of towers as the placer finds them: each tower's rows in one piece or two, on as many replicas as it scales to.
+"""Passes of towers as the placer finds them: each tower's samples in one piece or two, on as many replicas as it scales to.
 
 It is asked twice: for passes alone, as if nothing were exchanged; and with each piece as long as its tower's exchange on
 as many replicas besides, so that a tower has few of them, and is split only where that is worth another exchange.
@@ -27,20 +27,20 @@ def tower_work(exchange: TowerExchange, at: int, most: int, counted: float = 0.0
     tower = exchange.towers[at]
     exchanged = {width: counted and counted * exchange.on_first(at, width) for width in tower.widths(most)}
 
-    def seconds(width: int, rows: int) -> float:
-        return tower.seconds(width, rows) + exchanged[width]
+    def seconds(width: int, samples: int) -> float:
+        return tower.seconds(width, samples) + exchanged[width]
 
-    return Work(tower.name, len(tower.rows), seconds, (*exchanged,))
+    return Work(tower.name, len(tower.samples), seconds, (*exchanged,))
 
 
 def passes_of(towers: Mapping[str, TowerSeconds], placed: Sequence[Placed]) -> list[TowerPass]:
-    """Passes with their rows: a tower's in the order of its pieces, those of one task together."""
+    """Passes with their samples: a tower's in the order of its pieces, those of one task together."""
     passes, taken = list[TowerPass](), dict.fromkeys(towers, 0)
     for each in sorted(placed, key=lambda each: (each.start, each.piece.name)):
         name, first = each.piece.work, taken[each.piece.work]
-        rows = [*towers[name].rows][first : first + each.piece.items]
+        samples = [*towers[name].samples][first : first + each.piece.items]
         taken[name] += each.piece.items
-        passes.append(TowerPass(name, tuple(rows), each.lanes, each.start))
+        passes.append(TowerPass(name, tuple(samples), each.lanes, each.start))
     return passes
 
 

@@ -1,4 +1,4 @@
-"""Passes of towers over rows, each on some replicas from some time on, as a plan.
+"""Passes of towers over samples, each on some replicas from some time on, as a plan.
 
 What runs on a rank one after another is in micro-batches one after another: a wave is a micro-batch whose towers are on
 ranks of their own. A tower's layout is data-parallel over all ranks that any of its passes has.
@@ -19,10 +19,10 @@ from planner.strategies.waves.towers import on_replicas, replica_ranks
 
 @dataclass(frozen=True, slots=True)
 class TowerPass:
-    """A forward and a backward of one tower over some rows, split over replicas."""
+    """A forward and a backward of one tower over some samples, split over replicas."""
 
     tower: str
-    rows: tuple[int, ...]
+    samples: tuple[int, ...]
     replicas: tuple[int, ...]  # of equally many consecutive ranks
     start: float  # seconds, by which passes on one replica are ordered
 
@@ -47,11 +47,11 @@ def wave_plan(
     for wave, one in in_waves(passes):
         of_tower = micro_batches.setdefault(wave, {}).setdefault(one.tower, {})
         assert isinstance(of_tower, dict), "of several modules, a micro-batch names groups by module"
-        for replica, rows in split_rows(towers[one.tower], one):
+        for replica, samples in split_samples(towers[one.tower], one):
             name = f"{one.tower}.dp{held[one.tower].index(replica)}"
             before = of_tower.get(name, ())
             assert isinstance(before, tuple), "towers have whole devices"
-            of_tower[name] = (*before, *sorted(rows))
+            of_tower[name] = (*before, *sorted(samples))
     job = with_fields(inputs.job, sync="step")
     launched = inputs.software if inputs.software.name == "planner" else Framework()
     used = plan_uses(replace(inputs, software=launched), own, ())
@@ -69,16 +69,16 @@ def in_waves(passes: Sequence[TowerPass]) -> Iterator[tuple[int, TowerPass]]:
         yield wave, one
 
 
-def split_rows(tower: TowerSeconds, one: TowerPass) -> Iterator[tuple[int, list[int]]]:
-    """The rows of each replica of a pass: as many on each, or one more, the longest first to who has least."""
-    room, wanted = -(-len(one.rows) // len(one.replicas)), {*one.rows}
+def split_samples(tower: TowerSeconds, one: TowerPass) -> Iterator[tuple[int, list[int]]]:
+    """The samples of each replica of a pass: as many on each, or one more, the longest first to who has least."""
+    room, wanted = -(-len(one.samples) // len(one.replicas)), {*one.samples}
     able: list[tuple[float, int, list[int]]] = [(0.0, replica, []) for replica in one.replicas]
     heapify(able)
-    for row in (row for row in tower.longest_first if row in wanted):
-        seconds, replica, rows = heappop(able)
-        rows.append(row)
-        if len(rows) < room:
-            heappush(able, (seconds + tower.of_rows([row]), replica, rows))
+    for sample in (sample for sample in tower.longest_first if sample in wanted):
+        seconds, replica, samples = heappop(able)
+        samples.append(sample)
+        if len(samples) < room:
+            heappush(able, (seconds + tower.of_samples([sample]), replica, samples))
         else:
-            yield replica, rows
-    yield from ((replica, rows) for _, replica, rows in able if rows)
+            yield replica, samples
+    yield from ((replica, samples) for _, replica, samples in able if samples)
