@@ -1,0 +1,23 @@
+"""Places pieces of work on lanes and in time: list schedules, searched, with a bound; divides works into pieces."""
+
+from planner.placer.allocate import Allocation, Work, allocate
+from planner.placer.malleable import SpeedEnvelope, malleable_seconds, placement_bound
+from planner.placer.pieces import Lanes, Mode, Piece, Placed, Placement, Pricing, Taken
+from planner.placer.place import place
+
+__all__ = [
+    "Allocation",
+    "Lanes",
+    "Mode",
+    "Piece",
+    "Placed",
+    "Placement",
+    "Pricing",
+    "SpeedEnvelope",
+    "Taken",
+    "Work",
+    "allocate",
+    "malleable_seconds",
+    "place",
+    "placement_bound",
+]

@@ -1,0 +1,54 @@
+"""Where and when pieces run, and in which of their modes, so that the last ends early."""
+
+from collections.abc import Iterator, Sequence
+from itertools import permutations, product
+from math import factorial, prod
+from random import Random
+
+from planner.placer.list_schedule import PieceGraph
+from planner.placer.malleable import placement_bound
+from planner.placer.pieces import Lanes, Piece, Placement, Pricing
+from planner.placer.schedule_search import ScheduleSearch, State, allotments
+
+SCHEDULES = 2000
+
+
+def place(
+    pieces: Sequence[Piece],
+    lanes: Sequence[Lanes],
+    pricing: Pricing | None = None,
+    schedules: int = SCHEDULES,
+    known: Placement | None = None,
+) -> Placement | None:
+    """The best placement found by about so many list schedules; None where none was found.
+
+    All lists with all modes are tried if they are so few, which finds the least makespan where list schedules do. Else
+    they are improved by moves; the pieces as they stand, each in its first mode, are among the starts. With `pricing`,
+    the seconds of a mode are the least that it may give. `known` is a placement of the same work on some of these lanes:
+    the answer is never worse, though the search alone may find less where it has a lane more.
+    """
+    search: ScheduleSearch[int] = ScheduleSearch(
+        PieceGraph.of(pieces, lanes, pricing),
+        lambda index, choice: pieces[index].modes[choice],
+        lambda choices, draws: other_mode(pieces, choices, draws),
+        placement_bound(pieces, lanes),
+    )
+    counts = [len(piece.modes) for piece in pieces]
+    if factorial(len(pieces)) * prod(counts) <= schedules:
+        best = min(every_state(counts), key=search.seconds)
+    else:
+        starts = [(tuple(range(len(pieces))), (0,) * len(pieces))]
+        starts += [search.longest_first(choices) for choices in allotments([piece.modes for piece in pieces])]
+        best = search.race(starts, schedules)
+    made = search.schedule(best)
+    found = made.placement() if made else None
+    return known if known and (found is None or known.seconds <= found.seconds) else found
+
+
+def every_state(counts: Sequence[int]) -> Iterator[State[int]]:
+    return ((order, each) for each in product(*map(range, counts)) for order in permutations(range(len(counts))))
+
+
+def other_mode(pieces: Sequence[Piece], choices: tuple[int, ...], draws: Random) -> tuple[int, ...]:
+    index = int(draws.random() * len(pieces))
+    return (*choices[:index], int(draws.random() * len(pieces[index].modes)), *choices[index + 1 :])

@@ -1,0 +1,109 @@
+"""Better lists and choices, by moves: threshold accepting (Dueck and Scheuer, Journal of Computational Physics 90, 1990).
+
+A move changes the choice of a piece or its place in the list; what becomes slightly worse is accepted too, ever less so.
+Several starts race: after each round the better half goes on. Work is counted in schedules, draws are always the same.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from math import inf
+from random import Random
+from typing import Generic, TypeVar
+
+from planner.placer.list_schedule import ListSchedule, PieceGraph
+from planner.placer.malleable import longest_ends
+from planner.placer.pieces import Mode
+
+Choice = TypeVar("Choice")
+State = tuple[tuple[int, ...], tuple[Choice, ...]]  # the list of pieces, by number, and what is chosen for each
+RUNNERS = 8  # starts that race
+TOLERANCE = 0.02  # relative increase that is accepted at the start
+MEAN_END_WEIGHT = 0.005  # weight of the mean end, beside that of the last one
+LIST_SHARE = 0.25  # share of the moves that change the list
+WITHIN = 1e-9  # relative: as good as the bound
+ALLOTMENTS = 200  # at most, that are tried as starts
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleSearch(Generic[Choice]):
+    """What is searched: lists of a graph's pieces, and choices that each stand for a mode, or for none."""
+
+    graph: PieceGraph
+    mode_of: Callable[[int, Choice], Mode | None]
+    change: Callable[[tuple[Choice, ...], Random], tuple[Choice, ...]]
+    bound: float
+
+    def schedule(self, state: State[Choice]) -> ListSchedule | None:
+        order, choices = state
+        return self.graph.scheduled(order, [self.mode_of(index, choice) for index, choice in enumerate(choices)])
+
+    def seconds(self, state: State[Choice]) -> tuple[float, float]:
+        """The last end, and the same with a little of the mean end, by which moves are judged; infinite if none fits."""
+        made = self.schedule(state)
+        if made is None:
+            return inf, inf
+        last = made.seconds
+        mean = sum(spot.end for spot in made.spots.values()) / len(made.spots)
+        return last, last + MEAN_END_WEIGHT * mean
+
+    def longest_first(self, choices: tuple[Choice, ...]) -> State[Choice]:
+        """The list by the seconds from a piece's start to the end of all that follow it."""
+        pieces = self.graph.pieces
+        modes = [self.mode_of(index, choice) for index, choice in enumerate(choices)]
+        seconds = {piece.name: mode.seconds if mode else 0.0 for piece, mode in zip(pieces, modes, strict=True)}
+        followed = {
+            piece.name: {pieces[each].name: pieces[each].after[piece.name] for each in followers}
+            for piece, followers in zip(pieces, self.graph.followers, strict=True)
+        }
+        tails = longest_ends(followed, seconds)
+        return tuple(sorted(range(len(pieces)), key=lambda index: -tails[pieces[index].name])), choices
+
+    def race(self, starts: Iterable[State[Choice]], schedules: int) -> State[Choice]:
+        """The best state found by so many schedules and those of the starts, which come first where they are equal."""
+        runners = sorted(dict.fromkeys(starts), key=self.seconds)[:RUNNERS]
+        rounds = len(runners).bit_length()
+        for number in range(rounds):
+            share = schedules // rounds // len(runners)
+            runners = [self.improved(each, share, Random(number)) for each in runners]
+            runners = sorted(runners, key=self.seconds)[: max(1, len(runners) // 2)]
+        return runners[0]
+
+    def improved(self, start: State[Choice], schedules: int, draws: Random) -> State[Choice]:
+        current = best = start
+        least, guide = self.seconds(start)
+        for step in range(schedules):
+            if least <= self.bound * (1 + WITHIN):
+                break
+            changed = self.moved(current, draws)
+            if changed == current:
+                continue
+            value, new_guide = self.seconds(changed)
+            if new_guide <= guide * (1 + TOLERANCE * draws.random() * (1 - step / schedules)):
+                current, guide = changed, new_guide
+            if value < least:
+                best, least = changed, value
+        return best
+
+    def moved(self, state: State[Choice], draws: Random) -> State[Choice]:
+        order, choices = state
+        if draws.random() >= LIST_SHARE:
+            return order, self.change(choices, draws)
+        moved = [*order]
+        piece = moved.pop(int(draws.random() * len(order)))
+        moved.insert(int(draws.random() * len(order)), piece)
+        return tuple(moved), choices
+
+
+def allotments(options: Sequence[Sequence[Mode]]) -> list[tuple[int, ...]]:
+    """Canonical allotments: for some seconds, of each piece the mode of least lane-seconds that takes no longer.
+
+    Where none takes so little, the quickest. Some number of seconds leads within a factor of 2 of the optimum of
+    independent pieces (Turek, Wolf and Yu, SPAA 1992).
+    """
+    limits = sorted({mode.seconds for modes in options for mode in modes})
+    limits = limits[:: 1 + len(limits) // ALLOTMENTS]
+
+    def chosen(modes: Sequence[Mode], limit: float) -> int:
+        return min(range(len(modes)), key=lambda at: (max(modes[at].seconds, limit), modes[at].lane_seconds))
+
+    return [tuple(chosen(modes, limit) for modes in options) for limit in limits]
