@@ -22,10 +22,18 @@ TOWERS = {  # layers, width, tokens of ImageBind-huge
 }
 TASKS = tuple(
     tuple(pair.split("-"))
-    for pair in (
-        "vision-text audio-text vision-audio depth-text thermal-text imu-text vision-depth vision-thermal "
-        "audio-thermal vision-imu"
-    ).split()
+    for pair in [
+        "vision-text",
+        "audio-text",
+        "vision-audio",
+        "depth-text",
+        "thermal-text",
+        "imu-text",
+        "vision-depth",
+        "vision-thermal",
+        "audio-thermal",
+        "vision-imu",
+    ]
 )
 SAMPLES, RATE, PASSES = 64, 150e12, 3  # of a task; FLOP/s; backward is twice the forward
 
@@ -78,7 +86,11 @@ def run(data: Path | None) -> Iterator[Figures]:
         for overhead in (20e-6, 50e-6, 100e-6):
             for tasks in (4, 7, 10):
                 for devices in (8, 16, 32):
-                    began, works, lanes = process_time(), towers(tasks, devices, overhead, whole), Lanes(devices, per_node=8)
+                    began, works, lanes = (
+                        process_time(),
+                        towers(tasks, devices, overhead, whole),
+                        Lanes(devices, per_node=8),
+                    )
                     allocation = Allocation.of(works, devices)
                     found = place(allocate(works, lanes), [lanes])
                     assert found is not None
