@@ -53,6 +53,7 @@ CASES = {
     "schedule-jobs": "benchmarks.schedule_jobs",
     "cells": "benchmarks.cells",
     "packing": "benchmarks.packing",
+    "placer": "benchmarks.placer",
 }
 
 

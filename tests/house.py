@@ -21,7 +21,7 @@ FLOORS = (
     ("profiling", "runtime", "calibrate"),
     ("launch",),
     ("strategies", "models", "published"),
-    ("scoring", "packing", "replay"),
+    ("scoring", "packing", "placer", "replay"),
     ("layouts", "policies"),
     ("simulate", "orders"),
     ("costs", "programs", "follow", "targets"),

@@ -10,7 +10,7 @@ from planner.placer.malleable import SpeedEnvelope, longest_ends, malleable_seco
 from planner.placer.pieces import Lanes, Mode, Piece
 from planner.placer.schedule_search import ScheduleSearch, allotments
 
-SCHEDULES = 4000
+EFFORT = 100_000  # pieces placed
 Part = tuple[int, int]  # width and items; two of each work, of which one may have no items
 WIDTH_SHARE, ITEMS_SHARE = 0.45, 0.4  # shares of the moves; the others swap the two pieces of a work
 WIDTH_STEPS = (-3, -2, -1, -1, -1, 0, 0, 0, 0, 1, 1, 1, 2, 3)  # to a wider or narrower width; 0: to any
@@ -47,17 +47,18 @@ class Allocation:
     works: tuple[Work, ...]
     devices: int
     speeds: dict[str, SpeedEnvelope]
-    levels: dict[str, float]  # of each work: the malleable optimum of those at its level of precedences
+    levels: dict[str, float]  # of each work, the number of its level of precedences
+    optima: dict[float, float]  # of each level, the malleable optimum
 
     @classmethod
     def of(cls, works: Sequence[Work], devices: int) -> "Allocation":
         speeds = {work.name: work.speeds(devices) for work in works}
-        depth = longest_ends({w.name: dict.fromkeys(w.after, 0.0) for w in works}, {w.name: 1.0 for w in works})
+        levels = longest_ends({w.name: dict.fromkeys(w.after, 0.0) for w in works}, dict.fromkeys(speeds, 1.0))
         optima = {
-            level: malleable_seconds([speeds[name] for name in speeds if depth[name] == level], devices)
-            for level in {*depth.values()}
+            level: malleable_seconds([speeds[name] for name in speeds if levels[name] == level], devices)
+            for level in {*levels.values()}
         }
-        return cls(tuple(works), devices, speeds, {name: optima[depth[name]] for name in speeds})
+        return cls(tuple(works), devices, speeds, levels, optima)
 
     @property
     def bound(self) -> float:
@@ -69,13 +70,13 @@ class Allocation:
     @property
     def seconds_of_levels(self) -> float:
         """The malleable optima of all levels, one after the other: Spindle's figure, and no bound on graphs."""
-        return sum({*self.levels.values()})
+        return sum(self.optima.values())
 
     def fluid(self, wide_first: bool) -> Iterator[Part]:
         """At each level's optimum, of each work its two neighbouring widths, with its items by what each gets done."""
         for work in self.works:
             speeds = self.speeds[work.name]
-            upper, part = speeds.between(1 / self.levels[work.name])
+            upper, part = speeds.between(1 / self.optima[self.levels[work.name]])
             wide, narrow = int(speeds.widths[upper]), int(speeds.widths[upper - 1])
             done, rest = part * speeds.speeds[upper], (1 - part) * speeds.speeds[upper - 1]
             items = round(work.items * done / (done + rest))
@@ -83,8 +84,8 @@ class Allocation:
             yield from parts if wide_first else parts[::-1]
 
 
-def allocate(works: Sequence[Work], lanes: Lanes, schedules: int = SCHEDULES) -> tuple[Piece, ...]:
-    """Pieces of one mode each, in the order of their starts, found by about so many list schedules; none if none fits.
+def allocate(works: Sequence[Work], lanes: Lanes, effort: int = EFFORT) -> tuple[Piece, ...]:
+    """Pieces of one mode each, in the order of their starts, none if none fits; `effort`: pieces placed by the search.
 
     Starts are the malleable optimum, where a work has a real width and so becomes two pieces of its neighbours, one
     after the other, and canonical allotments of whole works. Moves change widths, shift items between the two pieces of
@@ -106,7 +107,7 @@ def allocate(works: Sequence[Work], lanes: Lanes, schedules: int = SCHEDULES) ->
     for chosen in allotments(options):
         whole = [(work.items, each[at]) for work, each, at in zip(works, widths, chosen, strict=True)]
         starts.append(search.longest_first(tuple((width, n) for items, width in whole for n in (items, 0))))
-    best = search.race(starts, schedules)
+    best = search.race(starts, effort // len(slots))
     made = search.schedule(best)
     if made is None:
         return ()

@@ -74,20 +74,17 @@ class LaneClass:
         Of nodes that offer as many lanes near others, the one with least room is taken; a piece that needs several
         begins with those that offer most.
         """
-        levels = self.shares.fullest_first(start)
-        preferred = [level & room & side for side in (near, ~near) for level in levels]
-        offers = [node for node in self.nodes if node & room]
-        whole = [node for node in offers if (node & room).bit_count() >= width]
+        preferred = [level & side for side in (near, ~near) for level in self.shares.fullest_first(start)]
+        offers = [node & room for node in self.nodes if node & room]
+        whole = [offer for offer in offers if offer.bit_count() >= width]
         if whole:
-            offers = [
-                min(whole, key=lambda node: (-min((node & near & room).bit_count(), width), (node & room).bit_count()))
-            ]
+            offers = [min(whole, key=lambda offer: (-min((offer & near).bit_count(), width), offer.bit_count()))]
         elif len(offers) > 1:
-            offers.sort(key=lambda node: (-(node & near & room).bit_count(), -(node & room).bit_count()))
+            offers.sort(key=lambda offer: (-(offer & near).bit_count(), -offer.bit_count()))
         lanes = 0
-        for node in offers:
+        for offer in offers:
             for some in preferred:
-                lanes |= lowest(node & some, width - lanes.bit_count())
+                lanes |= lowest(offer & some, width - lanes.bit_count())
         return lanes
 
 
@@ -155,7 +152,7 @@ class ListSchedule:
         return Placed(self.graph.pieces[index], mode, start, end, numbers(lanes))
 
     def run(self, order: Sequence[int]) -> bool:
-        """Place all; a piece that fits nowhere, as others hold bytes until later ones end, is tried again after each."""
+        """Place all; a piece that fits nowhere, since others hold bytes until later ones end, is tried again later."""
         turn = {index: place for place, index in enumerate(order)}
         missing = [len(before) for before in self.graph.after]
         ready = [(turn[index], index) for index in order if not missing[index]]

@@ -10,22 +10,22 @@ from planner.placer.malleable import placement_bound
 from planner.placer.pieces import Lanes, Piece, Placement, Pricing
 from planner.placer.schedule_search import ScheduleSearch, State, allotments
 
-SCHEDULES = 2000
+EFFORT = 100_000  # pieces placed
 
 
 def place(
     pieces: Sequence[Piece],
     lanes: Sequence[Lanes],
     pricing: Pricing | None = None,
-    schedules: int = SCHEDULES,
+    effort: int = EFFORT,
     known: Placement | None = None,
 ) -> Placement | None:
-    """The best placement found by about so many list schedules; None where none was found.
+    """The best placement found, None where none was; `effort`: pieces that the search may place.
 
-    All lists with all modes are tried if they are so few, which finds the least makespan where list schedules do. Else
-    they are improved by moves; the pieces as they stand, each in its first mode, are among the starts. With `pricing`,
-    the seconds of a mode are the least that it may give. `known` is a placement of the same work on some of these lanes:
-    the answer is never worse, though the search alone may find less where it has a lane more.
+    All lists with all modes are tried if they are few, which finds the least makespan where list schedules do. Else
+    moves improve them; the pieces as they stand, each in its first mode, are among the starts. With `pricing`, seconds
+    of a mode are the least that it may give. `known` is a placement of the same work on some of these lanes: the answer
+    is never worse, though the search alone may find less where it has a lane more.
     """
     search: ScheduleSearch[int] = ScheduleSearch(
         PieceGraph.of(pieces, lanes, pricing),
@@ -34,6 +34,7 @@ def place(
         placement_bound(pieces, lanes),
     )
     counts = [len(piece.modes) for piece in pieces]
+    schedules = effort // max(1, len(pieces))
     if factorial(len(pieces)) * prod(counts) <= schedules:
         best = min(every_state(counts), key=search.seconds)
     else:

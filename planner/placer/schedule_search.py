@@ -1,7 +1,7 @@
-"""Better lists and choices, by moves: threshold accepting (Dueck and Scheuer, Journal of Computational Physics 90, 1990).
+"""Better lists and choices, by moves: threshold accepting (Dueck and Scheuer, J. Computational Physics 90, 1990).
 
-A move changes the choice of a piece or its place in the list; what becomes slightly worse is accepted too, ever less so.
-Several starts race: after each round the better half goes on. Work is counted in schedules, draws are always the same.
+A move changes the choice of a piece or its place in the list; a slightly worse schedule is accepted too, ever less so.
+Several starts race: after each round the better half goes on. Work is counted in schedules, draws are the same always.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -38,13 +38,12 @@ class ScheduleSearch(Generic[Choice]):
         return self.graph.scheduled(order, [self.mode_of(index, choice) for index, choice in enumerate(choices)])
 
     def seconds(self, state: State[Choice]) -> tuple[float, float]:
-        """The last end, and the same with a little of the mean end, by which moves are judged; infinite if none fits."""
+        """The last end, and the same with a little of the mean end, which judges moves; infinite if none fits."""
         made = self.schedule(state)
         if made is None:
             return inf, inf
         last = made.seconds
-        mean = sum(spot.end for spot in made.spots.values()) / len(made.spots)
-        return last, last + MEAN_END_WEIGHT * mean
+        return last, last + MEAN_END_WEIGHT * sum(spot.end for spot in made.spots.values()) / len(made.spots)
 
     def longest_first(self, choices: tuple[Choice, ...]) -> State[Choice]:
         """The list by the seconds from a piece's start to the end of all that follow it."""

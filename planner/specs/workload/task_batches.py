@@ -1,7 +1,7 @@
-"""Batches of models with several tasks, each with samples of its own: a sample is an item of every module of its task.
+"""Batches of models with several tasks, each with samples of its own: one is an item of every module of its task.
 
-Counts of a step are numbered task by task, and their items as they are, so that the items of one sample have one number in
-all modules.
+Samples of a step are numbered task by task, and their items as they are, so that the items of a sample have one number
+in all modules.
 """
 
 from collections.abc import Iterator, Mapping
@@ -24,7 +24,7 @@ def with_tasks_of(model: Model, workload: Workload) -> Model:
         name, task = next(iter(model.tasks.items()))
         sizes = ", ".join(f"{module}: 256" for module in task.modules)
         fix = f"tasks: {{{name}: {{batch_rows: 64, streams: {{{sizes}}}}}}}"
-        raise InputError(f"{model.name} has {len(model.tasks)} tasks, and no samples of any", where="workload", fix=fix)
+        raise InputError(f"{model.name} has {len(model.tasks)} tasks, and no samples of any", where="workload.tasks", fix=fix)
     for name, samples in workload.tasks.items():
         where = f"workload.tasks.{name}"
         if name not in model.tasks:
@@ -54,24 +54,24 @@ def task_batches(workload: Workload, model: Model, span: tuple[int, int], seed: 
     for start in range(first, first + count * workload.batch_rows, workload.batch_rows):
         items: dict[str, dict[int, Size]] = {name: {} for name in model.modules}
         tasks: dict[str, tuple[int, ...]] = {}
-        sample = start
-        for name, samples in workload.tasks.items():
-            tasks[name] = tuple(range(sample, sample + samples.batch_rows))
-            for module, sizes in sample_sizes(samples, name, model, start // workload.batch_rows, seed).items():
+        end = start
+        for name, given in workload.tasks.items():
+            begin, end = end, end + given.batch_rows
+            tasks[name] = tuple(range(begin, end))
+            for module, sizes in sample_sizes(given, name, model, start // workload.batch_rows, seed).items():
                 items[module] |= dict(zip(tasks[name], sizes, strict=True))
-            sample += samples.batch_rows
         main = main_module(model)
         others = {module: sizes for module, sizes in items.items() if module != main}
         own = {sample: item_tokens(size) for sample, size in items[main].items()}
         yield SampleBatch(own, (), streams=others, feeds={name: {} for name in others}, tasks=tasks)
 
 
-def sample_sizes(samples: TaskSamples, name: str, model: Model, batch: int, seed: int) -> Mapping[str, list[Size]]:
+def sample_sizes(given: TaskSamples, name: str, model: Model, batch: int, seed: int) -> Mapping[str, list[Size]]:
     """Return the sizes of the samples of a task in one batch, by module. Raises InputError."""
     found: dict[str, list[Size]] = {}
-    for module, stream in samples.streams.items():
-        spec, begin = model.modules[module], batch * samples.batch_rows
-        counts = drawn(stream, begin + samples.batch_rows, seed ^ crc32(f"{name} {module}".encode()))[begin:]
+    for module, stream in given.streams.items():
+        spec, begin = model.modules[module], batch * given.batch_rows
+        counts = drawn(stream, begin + given.batch_rows, seed ^ crc32(f"{name} {module}".encode()))[begin:]
         found[module] = [whole_size(spec, count) for count in counts]
         for size in {*found[module]}:
             for message, fix in size_faults(spec, module, size):
