@@ -22,7 +22,7 @@ class ModelEdge(Spec):
 
 
 class ModelTask(Spec):
-    """One of several tasks that a model learns at once, each from samples of its own: an item of every module of the task.
+    """One of several tasks that a model learns at once, each from samples of its own: items of every module of the task.
 
     contrastive: features of a sample, the mean of its outputs, are told apart from those of all others of the task in a
     step, from each module to the other (CLIP, arXiv 2103.00020). own: the loss that its one module ends in.
@@ -105,7 +105,8 @@ def tasks_fault(model: Model) -> str:
             return f"{what} | two modules with the same `out`"
     if model.tasks and model.edges:
         edge = model.edges[0]
-        return f"modules of tasks read samples alone, and `{edge.target}` reads `{edge.source}` | leave out edges, or tasks"
+        what = f"modules of tasks read samples alone, and `{edge.target}` reads `{edge.source}`"
+        return f"{what} | leave out edges, or tasks"
     without = [name for name in model.modules if not any(name in task.modules for task in model.tasks.values())]
     if model.tasks and without:
         return f"`{without[0]}` is in no task | add a task with it, or leave it out"

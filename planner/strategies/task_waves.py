@@ -1,7 +1,7 @@
-"""Counts of several tasks on one cluster: which tower works on how many of them, on which ranks, in which wave.
+"""Samples of several tasks on one cluster: which tower works on how many of them, on which ranks, in which wave.
 
-Decision: each tower m is split by samples into pieces of x samples on n replicas; pieces stand on ranks of their own at a
-time, and a wave is a micro-batch:
+Decision: each tower m is split by samples into pieces of x samples on n replicas; pieces stand on ranks of their own at
+a time, and a wave is a micro-batch:
 
     T ≈ max over replicas r of Σ over pieces on r of t_m(⌈x / n⌉)     t_m: both passes     TowerSeconds (costs)
     Σ over pieces of m of x = samples of all tasks that read m            allocate (placer/allocate.py)
@@ -11,8 +11,8 @@ time, and a wave is a micro-batch:
     T ≥ the least seconds in which the work of all towers has room     wave_seconds (scoring/bounds/wave_bound.py)
 
 Spindle (arXiv 2409.03365) splits the layers of a tower between two widths, and sends activations from wave to wave;
-here samples are split, and what a rank computes stays there until its backward. Towers that share ranks reduce gradients
-over the ranks that each has, once a step.
+here samples are split, and what a rank computes stays there until its backward. Towers that share ranks reduce
+gradients over the ranks that each has, once a step.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -42,7 +42,7 @@ BASELINES = {
     "sequential": "each tower on all ranks that it scales to, one after another",
     "marginal_gain": "each task on ranks of its own",
 }
-SCHEDULES = {1: 500, 2: 2000, 3: 10000, 4: 40000}  # list schedules of a placement, by effort
+PLACED = {1: 10_000, 2: 40_000, 3: 200_000, 4: 800_000}  # pieces that the placer may place, by effort
 MOVES = {1: 500, 2: 2000, 3: 8000, 4: 30000}  # from each start, by effort
 
 
@@ -86,8 +86,8 @@ def layouts_by_memory(inputs: Inputs) -> Iterator[dict[str, Layout]]:
 
 
 def quickest(inputs: Inputs, layouts: Mapping[str, Layout]) -> Plan:
-    """The plan of the samples on replicas that take least by simulation, with baselines as alternatives. Raises Infeasible
-    where nothing fits.
+    """The plan of the samples on replicas that take least by simulation, with baselines as alternatives. Raises
+    Infeasible where nothing fits.
     """
     lanes, towers = replica_lanes(inputs, layouts), towers_of(inputs, layouts)
     exchange = longest_exchange_first(inputs, layouts, [*towers.values()], lanes)
@@ -96,7 +96,7 @@ def quickest(inputs: Inputs, layouts: Mapping[str, Layout]) -> Plan:
         "sequential": sequential(towers, lanes.count),
         "marginal_gain": marginal_gain(inputs, towers, lanes.count),
     }
-    placed = [*wave_passes(exchange, lanes, SCHEDULES[inputs.effort])]
+    placed = [*wave_passes(exchange, lanes, PLACED[inputs.effort])]
     starts = [samples_of(exchange.towers, passes, lanes.count) for passes in (*baselines.values(), *placed)]
     found = [search.passes(samples) for samples in search.race(starts, MOVES[inputs.effort])]
     tried = {**baselines, **{f"waves {number}": passes for number, passes in enumerate((*found, *placed))}}

@@ -1,5 +1,5 @@
-"""The laws of several tasks: each is of modules of the plan, its samples are items of each, and of a sample a step has all
-items or none, as its loss compares them.
+"""The laws of several tasks: each is of modules of the plan, its samples are items of each, and of a sample a step has
+all items or none, as its loss compares them.
 """
 
 from collections.abc import Iterator

@@ -3,8 +3,8 @@
 In a step of T seconds no pass takes longer than T, so each tower takes some seconds of replicas at least, by the number
 of samples in such a pass that is cheapest for each; and all of them have to find room beside what a rank does once a
 step: Σ_towers least work within T ≤ replicas · (T − constant). The least T for which that holds is a bound, since
-towers read samples alone and so wait for no other: the malleable optimum (Spindle, arXiv 2409.03365, section 4.2) without
-its rule that a tower has as many replicas all the time.
+towers read samples alone and so wait for no other: the malleable optimum (Spindle, arXiv 2409.03365, section 4.2)
+without its rule that a tower has as many replicas all the time.
 """
 
 from collections.abc import Iterable

@@ -17,14 +17,16 @@ from planner.specs.workload.stream_sources import draw_sizes, whole_size
 
 
 def with_tasks_of(model: Model, workload: Workload) -> Model:
-    """Return the model with the tasks that a workload has samples of, and their modules alone. Raises InputError where it
-    has none of any, of a task that there is not, or of other modules.
+    """Return the model with the tasks that a workload has samples of, and their modules alone. Raises InputError where
+    it has none of any, of a task that there is not, or of other modules.
     """
     if model.tasks and not workload.tasks:
         name, task = next(iter(model.tasks.items()))
         sizes = ", ".join(f"{module}: 256" for module in task.modules)
         fix = f"tasks: {{{name}: {{batch_rows: 64, streams: {{{sizes}}}}}}}"
-        raise InputError(f"{model.name} has {len(model.tasks)} tasks, and no samples of any", where="workload.tasks", fix=fix)
+        raise InputError(
+            f"{model.name} has {len(model.tasks)} tasks, and no samples of any", where="workload.tasks", fix=fix
+        )
     for name, samples in workload.tasks.items():
         where = f"workload.tasks.{name}"
         if name not in model.tasks:

@@ -41,8 +41,8 @@ class TowerExchange:
         return self.inputs.timing.step_ms * MS
 
     def of(self, at: int, replicas: NDArray[np.int64], samples: NDArray[np.int64]) -> Prices:
-        """Seconds of a tower's reduction and gather on these replicas; `samples`: of each replica of the cluster. The one
-        with fewest samples hides least of the reduction behind its backward.
+        """Seconds of a tower's reduction and gather on these replicas; `samples`: of each replica of the cluster. The
+        one with fewest samples hides least of the reduction behind its backward.
         """
         nodes = np.bincount(replicas // self.per_node)
         key = at, tuple(np.sort(nodes[nodes > 0]).tolist()), int(samples[replicas].min())

@@ -1,7 +1,7 @@
-"""Passes of towers as the placer finds them: each tower's samples in one piece or two, on as many replicas as it scales to.
+"""Passes of towers as the placer finds them: each tower's samples in one piece or two, on the replicas it scales to.
 
-It is asked twice: for passes alone, as if nothing were exchanged; and with each piece as long as its tower's exchange on
-as many replicas besides, so that a tower has few of them, and is split only where that is worth another exchange.
+It is asked twice: for passes alone, as if nothing were exchanged; and with each piece as long as its tower's exchange
+on as many replicas besides, so that a tower has few of them, and is split only where that is worth another exchange.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,12 +12,12 @@ from planner.strategies.waves.tower_exchange import TowerExchange
 from planner.strategies.waves.wave_plan import TowerPass
 
 
-def wave_passes(exchange: TowerExchange, lanes: Lanes, schedules: int) -> Iterator[list[TowerPass]]:
-    """Passes as if nothing were exchanged, and with exchanges; by about so many list schedules each."""
+def wave_passes(exchange: TowerExchange, lanes: Lanes, effort: int) -> Iterator[list[TowerPass]]:
+    """Passes as if nothing were exchanged, and with exchanges; `effort`: pieces that each search may place."""
     towers = exchange.towers
     for counted in (0.0, 1.0):
         works = [tower_work(exchange, at, lanes.count, counted) for at in range(len(towers))]
-        found = place(allocate(works, lanes, schedules), [lanes], schedules=schedules // 4)
+        found = place(allocate(works, lanes, effort), [lanes], effort=effort // 4)
         assert found, "towers without bytes find room"
         yield passes_of({tower.name: tower for tower in towers}, found.placed)
 
