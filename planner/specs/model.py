@@ -22,7 +22,7 @@ class ModelEdge(Spec):
 
 
 class ModelTask(Spec):
-    """One of several tasks that a model learns at once, each from samples of its own: items of every module of the task.
+    """One of several tasks that a model learns at once, each from samples of its own: items of each of its modules.
 
     contrastive: features of a sample, the mean of its outputs, are told apart from those of all others of the task in a
     step, from each module to the other (CLIP, arXiv 2103.00020). own: the loss that its one module ends in.

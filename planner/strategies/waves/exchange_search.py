@@ -3,8 +3,8 @@
 State: numbers of samples, (towers, replicas). A replica runs its towers in one order, forwards and then backwards; a
 tower's gradients are reduced when its last backward has ended, on all replicas that have it at once, and its weights
 gathered when these have updated. Moves put a tower on other consecutive replicas, or shift samples from one replica to
-another; a slightly longer step is accepted too, ever less so (threshold accepting, Dueck and Scheuer, Journal of Computational Physics 90,
-1990). Draws are always the same.
+another; a slightly longer step is accepted too, ever less so (threshold accepting, Dueck and Scheuer, Journal of
+Computational Physics 90, 1990). Draws are always the same.
 """
 
 from collections.abc import Sequence
