@@ -28,12 +28,12 @@ BACK = {"sync=micro_batch", "strategy=sequence_groups", "zero=3"}
 
 @pytest.fixture(scope="module")
 def plan():
-    return pipeline.solve("demo-step-cpu-4").plan
+    return pipeline.solve("demo-step-cpu-4", job_inputs.JobOptions(effort=1)).plan
 
 
 @pytest.fixture(scope="module")
 def wide():
-    inputs = job_inputs.load_job("flexsp-gpt-7b-a100x64", job_inputs.JobOptions())
+    inputs = job_inputs.load_job("flexsp-gpt-7b-a100x64", job_inputs.JobOptions(effort=1))
     layout = with_fields(inputs.job.layout, zero=2)
     job = with_fields(inputs.job, strategy="data_ranks", sync="step", layout=layout)
     return pipeline.decide(replace(inputs, job=job)).plan
