@@ -30,7 +30,7 @@ def solved(tmp_path_factory):
     def base(name):
         if not (folder / name).is_dir():
             write_case(folder / name, name)
-            files.write(folder / name / "plan.yaml", pipeline.solve(str(folder / name / "job.yaml"), JobOptions()).plan)
+            files.write(folder / name / "plan.yaml", pipeline.solve(str(folder / name / "job.yaml"), JobOptions(effort=1)).plan)
         return folder / name
 
     return base

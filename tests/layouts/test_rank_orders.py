@@ -144,7 +144,7 @@ def test_no_order_is_quicker_than_the_bound(tmp_path, model, sizes, fixed, of):
 @pytest.mark.slow
 def test_stages_share_nodes_where_that_is_quicker(tmp_path):
     """Long micro-batches between four stages of eight layers, over adapters of 5 GB/s: half a percent of the step."""
-    fixed = "cp: 1, tp: 1, pp: 4, vpp: 1"
+    fixed = "cp: 1, tp: 1, pp: 4"
     inputs = static_inputs(tmp_path, "llama-3-8b", slow_cluster(tmp_path), [32768] * 16, fixed)
     plan = parallel_search.plan(replace(inputs, job=with_fields(inputs.job, within=0.0)), None)
     assert plan.layouts["llm"].rank_order == "tp-cp-pp-dp-replica"
