@@ -402,14 +402,6 @@ def test_what_a_job_says_of_schedule_and_order_is_kept(tmp_path, kept):
     assert layout.cp == 1 or "order" not in kept
 
 
-def test_from_the_job_to_a_verified_plan(tmp_path):
-    job = static_job(tmp_path, "llama-3-8b", small_cluster(tmp_path, "h100-80gb", 8), [4096] * 16, "tp: 2")
-    plan = pipeline.solve(job).plan
-    assert plan.made.strategy == "parallel_search"
-    (s,) = pipeline.verify(plan)
-    assert s.step_seconds == pytest.approx(plan.outcome.value, rel=1e-8)
-
-
 @pytest.mark.slow
 def test_of_unequal_sequences_a_slower_layout_that_fits_is_found(made):
     """The quickest of its kind does not fit; others of it do."""

@@ -5,12 +5,10 @@ from functools import partial
 
 import pytest
 
-from planner import files, pipeline
 from planner.costs.pricing import pricing_of
 from planner.errors import Infeasible, InputError
 from planner.orders import bound_fixed_sequence
 from planner.plan.legal.plan_laws import violations
-from planner.plan.plan_file import Plan
 from planner.plan.tasks.expand import expand
 from planner.scoring.bounds.pipeline_passes import ReplicaPipeline, replica_pipelines
 from planner.scoring.score import score
@@ -123,15 +121,6 @@ def test_an_illegal_order_is_not_scored(usual):
     found = try_order(usual, "llm", ("F0 B0",) * 4, "")
     assert isinstance(found, Infeasible)
     assert "there is no F" in found.message
-
-
-@pytest.mark.slow
-def test_a_plan_is_read_back_and_checked(usual, tmp_path):
-    path = tmp_path / "plan.yaml"
-    files.write_text(path, files.dump(usual))
-    assert pipeline.read_plan(path) == usual
-    assert pipeline.verify(usual)[0].step_seconds == pytest.approx(usual.outcome.value)
-    assert isinstance(usual, Plan)
 
 
 def test_letters_become_slots():
