@@ -98,7 +98,7 @@ def by_framework(inputs, **knobs):
 
 @pytest.mark.slow
 def test_mixed_groups_are_listed_and_not_chosen_where_they_cannot_be_launched(tmp_path):
-    inputs = inputs_of(tmp_path, 8, VARIED, layers=4)
+    inputs = inputs_of(tmp_path, 8, VARIED, layers=8)
     free = solve_job(inputs, silent).plan
     bound = solve_job(by_framework(inputs, groups="layout", packing="equal", overlap=()), silent).plan
     assert free.made.strategy != "parallel_search" and bound.made.strategy == "parallel_search"
