@@ -32,7 +32,7 @@ ALLOWED = ("CUDA", "GPU", "network namespaces", UNSET)  # in the reasons of test
 
 
 def pytest_addoption(parser):
-    parser.addoption("--thorough", action="store_true", help="all examples of property tests; else a sixth of them")
+    parser.addoption("--thorough", action="store_true", help="all examples of property tests; else a tenth of them")
     said = "tests that skip fail, but for want of a GPU or of PLANNER_SHARED"
     parser.addoption("--no-skips", action="store_true", help=said)
 

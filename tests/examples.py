@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-THOROUGH, QUICK = 100, 16  # of a test that says no number
+THOROUGH, QUICK = 100, 10  # of a test that says no number
 
 
 def examples(most: int, **more: Any) -> settings:

@@ -32,7 +32,7 @@ def grouped_job(
     if strategy == "data_ranks":
         text = text.replace("dtype: float32", "dtype: float32, zero: 1").replace("strategy:", "sync: step\nstrategy:")
     (folder / "job.yaml").write_text(text.replace("strategy: modality_layout", f"strategy: {strategy}"))
-    return load_job(str(folder / "job.yaml"), JobOptions())
+    return load_job(str(folder / "job.yaml"), JobOptions(effort=1))
 
 
 def any_grouped_plan(inputs: Inputs, encoder: Layout, random: Random) -> Plan:

@@ -52,4 +52,4 @@ workload:
     }  # fmt: skip
     for name, text in files.items():
         (folder / name).write_text(text)
-    return load_job(str(folder / "job.yaml"), JobOptions())
+    return load_job(str(folder / "job.yaml"), JobOptions(effort=1))

@@ -48,7 +48,7 @@ def static_inputs(
     folder: Path, model: str, cluster: str, sizes: Sequence[int], fixed: str = "", kept: str = ""
 ) -> Inputs:
     """Of a search, which decides what `kept` leaves out."""
-    return load_job(static_job(folder, model, cluster, sizes, fixed, kept), JobOptions())
+    return load_job(static_job(folder, model, cluster, sizes, fixed, kept), JobOptions(effort=1))
 
 
 def small_cluster(folder: Path, kind: str, count: int, per_node: int = 8) -> str:

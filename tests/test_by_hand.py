@@ -18,10 +18,8 @@ MS = 1e3
 
 
 @pytest.fixture(scope="module")
-def plan(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-        return pipeline.solve(str(JOB)).plan
+def plan():
+    return pipeline.solve(str(JOB)).plan
 
 
 @pytest.fixture
@@ -72,8 +70,7 @@ def test_other_plans_take_what_the_page_says(plan, degree, step):
     assert f"| {step:g} ms |" in SECTION
 
 
-def test_a_shorter_document_leaves_the_gap_of_the_page(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+def test_a_shorter_document_leaves_the_gap_of_the_page(tmp_path):
     lengths = tmp_path / "lengths.txt"
     lengths.write_text("3000\n2000\n1500\n")
     shorter = pipeline.solve(str(JOB), JobOptions(lengths=str(lengths))).plan

@@ -35,7 +35,7 @@ def solve(folder, way=("best", None, "micro_batch"), limits="{tokens_per_rank: 1
     zero = "" if zero is None else f"zero: {zero}, "
     path = folder / "job.yaml"
     path.write_text(JOB.format(strategy=strategy, zero=zero, sync=sync, limits=limits, longest=longest))
-    return pipeline.solve(str(path), JobOptions(batches=batches)).plan
+    return pipeline.solve(str(path), JobOptions(batches=batches, effort=1)).plan
 
 
 @pytest.mark.slow
@@ -99,6 +99,7 @@ software: {software}
 strategy: {strategy}
 workload: {{lengths: 4096, batch_rows: 64}}
 """
+STAGELESS = "fix: {layouts: {llm: {tp: 1, cp: 1, pp: 1}}}"
 
 
 @pytest.mark.slow
@@ -114,6 +115,6 @@ def test_a_job_with_experts_that_a_strategy_refuses_names_one_that_can(tmp_path,
     with pytest.raises(Infeasible if strategy == "sequence_groups" else InputError) as refused:
         pipeline.solve(str(path), JobOptions())
     assert re.search(says, refused.value.fix)
-    path.write_text(MOE.format(software="megatron", strategy="parallel_search"))
+    path.write_text(MOE.format(software="megatron", strategy=f"parallel_search\n{STAGELESS}"))
     (layout,) = pipeline.solve(str(path), JobOptions()).plan.layouts.values()
     assert layout.ep > 1

@@ -35,7 +35,7 @@ def write_job(folder: Path, rows: int = 16, degrees: str = "[1, 2]", lengths: st
 
 
 def solve(job: Path, **options: int) -> Plan:
-    return pipeline.solve(str(job), JobOptions(**options)).plan
+    return pipeline.solve(str(job), JobOptions(**{"effort": 1, **options})).plan
 
 
 def with_rows(plan: Plan, rows: tuple[dict, ...], number: int = 0) -> Plan:

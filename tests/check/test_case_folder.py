@@ -13,13 +13,19 @@ from planner.why import asked_inputs
 from tests.check.small_plans import categories, one_by_one, other_digest, solve, with_rows, write_job
 
 
+@pytest.fixture(scope="module")
+def usual(tmp_path_factory):
+    """The plan of the usual job."""
+    return solve(write_job(tmp_path_factory.mktemp("usual")))
+
+
 @pytest.fixture
-def store(tmp_path):
+def store(tmp_path, usual):
     """Stores a case: its job, and the plan that a change makes of the solved one."""
 
     def stored(name, change=lambda plan: plan, job=True, **options):
         path = write_job(tmp_path / name)
-        plan = change(solve(path, **options))
+        plan = change(solve(path, **options) if options else usual)
         if not job:
             path.unlink()
             plan = with_fields(plan, outcome=with_fields(plan.outcome, status="by_hand"))

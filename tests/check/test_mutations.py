@@ -7,10 +7,9 @@ import pytest
 from planner import files, pipeline
 from planner.check import Tolerances, exit_code
 from planner.check.finding import label
-from planner.specs.inputs import JobOptions
 from tests.check.mutations import MUTATIONS, Mutation, write_case
+from tests.check.small_plans import solve
 
-BASES = ("groups", "dollars", "static")
 LABELS = {  # of the gate, in a reader's words
     "slower plan, changed input": "both",
     "other decisions": "equal",
@@ -30,7 +29,7 @@ def solved(tmp_path_factory):
     def base(name):
         if not (folder / name).is_dir():
             write_case(folder / name, name)
-            files.write(folder / name / "plan.yaml", pipeline.solve(str(folder / name / "job.yaml"), JobOptions()).plan)
+            files.write(folder / name / "plan.yaml", solve(folder / name / "job.yaml"))
         return folder / name
 
     return base

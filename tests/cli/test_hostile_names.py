@@ -136,10 +136,10 @@ def folder(tmp_path_factory):
 COMMANDS: dict[str, tuple[str, ...]] = {
     "demo": (f"demo {shlex.quote(NAME)}",),
     "ask": (
-        "ask --hf config.json --gpus 8xh100 --seq 512 --batch 8 -o asked",
+        "ask --hf config.json --gpus 8xh100 --seq 512 --batch 8 --effort 1 -o asked",
         f"ask --model {shlex.quote(NAME)} --gpus 8xh100 --seq 512",
         f"ask --model llama-3-8b --gpus {shlex.quote(NAME)}",
-        "ask --model llama-3-8b --gpus 8xh100 --lengths lengths.csv",
+        "ask --model llama-3-8b --gpus 8xh100 --lengths lengths.csv --effort 1",
     ),
     "init": ("init", f"init {shlex.quote(NAME)}"),
     "profile": ("profile model.yaml --ranks 1 --quick -o /dev/null/x", "profile broken.yaml"),

@@ -103,9 +103,6 @@ def check_group(groups, spec, ranks, split):
     return relative_errors(summed[0], dict(zip(names, summed[1:], strict=True)), reference(spec, documents))
 
 
-AGAIN = {0: "full", 1: "full"}
-
-
 def sharded(spec, dtype, **options):
     """A model sharded over all ranks: one FSDP2 unit per layer and one for the rest, gradients summed."""
     model = build(
@@ -209,24 +206,22 @@ def checks(groups):
     yield "collectives", lambda: check_collectives(groups)
     for name in ("gqa 8/4", "latent"):
         yield f"even {name}", lambda spec=SHAPES[name]: check_group(groups, spec, PAIR, even_sizes)
-    for name, spec in SHAPES.items():
-        yield f"uneven {name}", lambda spec=spec: check_group(groups, spec, ALL, uneven_sizes)
-        yield f"weights {name}", lambda spec=spec: check_weights(spec)
-        yield f"rows {name}", lambda spec=spec: check_micro_batches(groups, spec, torch.float64)
+    for name in ("gqa 8/2", "gpt", "vit", "sinks"):
+        yield f"uneven {name}", lambda spec=SHAPES[name]: check_group(groups, spec, ALL, uneven_sizes)
+    for name in ("gpt", "vit", "latent"):
+        yield f"rows {name}", lambda spec=SHAPES[name]: check_micro_batches(groups, spec, torch.float64)
+    yield "weights", lambda: check_weights(SHAPES["gpt"])
     odd = Decoder(**{**GQA, "heads": 12, "hidden": 48}, kv_heads=4)
     yield "three ranks 12/4", lambda: check_group(groups, odd, THREE, even_sizes)
     spec = SHAPES["gqa 8/2"]
-    yield (
-        "rows recompute",
-        lambda: check_micro_batches(groups, spec, torch.float64, recompute=AGAIN, reshard_after_forward=False),
-    )
-    yield "rows float32", lambda: check_micro_batches(groups, spec, torch.float32)
+    again = {"recompute": {0: "full", 1: "full"}, "reshard_after_forward": False}
+    yield "rows recompute", lambda: check_micro_batches(groups, spec, torch.float64, **again)
     policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32, cast_forward_inputs=False)
     yield "rows bfloat16", lambda: check_micro_batches(groups, spec, torch.float32, mp_policy=policy)
 
 
 EXACT = (1e-12, 1e-12)
-TOLERANCE = {"rows float32": (1e-6, 1e-5), "rows bfloat16": (1e-2, 5e-2)}
+TOLERANCE = {"rows bfloat16": (1e-2, 5e-2)}
 
 
 def body(worker):
@@ -250,4 +245,4 @@ def test_parallel_equals_single():
         if found and any(not error <= allowed for error, allowed in zip(found, TOLERANCE.get(name, EXACT), strict=True))
     }
     assert not wrong
-    assert sum(found is not None for found in on_ranks[1].values()) == 18  # rank 1 is in all of the groups
+    assert sum(found is not None for found in on_ranks[1].values()) == 12  # rank 1 is in all of the groups

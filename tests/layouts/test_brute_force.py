@@ -13,6 +13,7 @@ from planner.layouts.space.layout_problem import fixed_fields, layout_problem
 from planner.layouts.space.layout_space import layout_at
 from planner.scoring import with_score
 from planner.specs.base import with_fields
+from planner.specs.inputs import JobOptions
 from planner.strategies import parallel_search
 from planner.strategies.one_module.simulated_layouts import simulate_layout
 from tests.static_jobs import small_cluster, static_inputs
@@ -75,8 +76,9 @@ def test_the_plan_is_the_best_of_all_simulated_layouts(tmp_path, space):
         kind = inputs.cluster.ranks[0].kind
         inputs = replace(inputs, devices={kind: with_fields(inputs.device, memory_gib=gib)})
     best = best_simulated(inputs, layout_problem(inputs))
-    plan = parallel_search.plan(replace(inputs, effort=4), None)
-    thorough, usual = (each.outcome.quickest for each in (plan, parallel_search.plan(inputs, None)))
+    efforts = 4, JobOptions().effort
+    plans = [parallel_search.plan(replace(inputs, effort=effort), None) for effort in efforts]
+    thorough, usual = (plan.outcome.quickest for plan in plans)
     layers = [len(stage) for stage in thorough.layouts["llm"].stages or ()]
     if len({*layers}) <= 1:
         assert thorough.value == pytest.approx(best, rel=1e-6)

@@ -44,11 +44,6 @@ GRID = {
 }  # fmt: skip
 
 
-@pytest.fixture(autouse=True)
-def nothing_measured(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-
-
 def few_layers(folder, layers, ranks, sizes, software, **said):
     """A job of a model with few layers; `said`: fields that it fixes, and what its layers have more."""
     (folder / "model.yaml").write_text(MODEL.format(layers=layers, more=said.get("more", "")))
@@ -175,7 +170,7 @@ def test_neighbours_move_one_layer_and_leave_each_rank_enough():
 @pytest.mark.slow
 def test_layers_before_a_heavy_head_are_elsewhere_where_the_bound_names_no_such_division(tmp_path):
     """A head of 256,000 words: what the bound divides needs recomputation, and this does not."""
-    fixed = "replica: 1, micro_batch: 1"
+    fixed = "replica: 1, micro_batch: 1, tp: 4, cp: 4, pp: 12"
     job = static_job(tmp_path, "nemotron-4-340b", small_cluster(tmp_path, "h100-80gb", 768), [4096] * 2304, fixed, "")
     inputs = load_job(for_software(job, "internevo"), JobOptions())
     layout = parallel_search.plan(inputs, None).layouts["llm"]

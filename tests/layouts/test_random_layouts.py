@@ -1,6 +1,7 @@
 """Larger spaces: what parallel_search finds, and the best of random layouts that fit, simulated."""
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from planner.layouts.screening.layout_screening import screen
 from planner.layouts.space.launchable_layouts import layouts_of
 from planner.layouts.space.layout_problem import fixed_fields, layout_problem
 from planner.layouts.space.layout_space import layout_at
+from planner.specs.inputs import JobOptions
 from planner.strategies import parallel_search
 from planner.strategies.one_module.simulated_layouts import simulate_layout
 from tests.examples import share
@@ -21,12 +23,12 @@ SIMULATED, MOST_PASSES = (
 WITHIN = 1.01  # of the best
 # A mesh whose quickest layout by the closed form is not its quickest: one of each is simulated at the default effort.
 MISSED = {7: 1.02}
-QUICK = 1  # spaces that are not for the soak
+QUICK = 2  # the space that is not for the soak alone
 MODELS = ("llama-3-8b", "qwen3-8b", "qwen3-30b-a3b", "gpt-oss-20b")
 
 
 @pytest.mark.parametrize(
-    "seed", [pytest.param(each, marks=pytest.mark.slow if each < QUICK else pytest.mark.soak) for each in range(20)]
+    "seed", [pytest.param(each, marks=pytest.mark.slow if each == QUICK else pytest.mark.soak) for each in range(20)]
 )
 def test_no_random_layout_is_quicker_than_the_plan(tmp_path, seed):
     draw = random.Random(seed)
@@ -45,4 +47,5 @@ def test_no_random_layout_is_quicker_than_the_plan(tmp_path, seed):
     for place in draw.sample([*order[: 10 * SIMULATED]], min(SIMULATED, len(order))):
         layout = layout_at(problem.trained, screened.layouts, int(place))
         best = min(best, simulate_layout(inputs, layout).seconds)
-    assert parallel_search.plan(inputs, None).outcome.quickest.value <= best * MISSED.get(seed, WITHIN)
+    usual = replace(inputs, effort=JobOptions().effort)
+    assert parallel_search.plan(usual, None).outcome.quickest.value <= best * MISSED.get(seed, WITHIN)

@@ -138,7 +138,7 @@ def test_no_order_is_quicker_than_the_bound(tmp_path, model, sizes, fixed, of):
                 ordered = with_fields(layout, rank_order=choice.rank_order)
                 assert least[place] <= simulate_layout(inputs, ordered).seconds * (1 + 1e-9), ordered
                 tried += 1
-    assert tried >= 20
+    assert tried >= 8
 
 
 @pytest.mark.slow

@@ -208,7 +208,9 @@ def test_a_first_batch_without_images_has_room_for_later_ones(tmp_path):
 # ------------------------------------------------------------------------------------------------------ what is checked
 
 
-def step_and_head(folder) -> tuple[PlanHead, StepFile]:
+@pytest.fixture(scope="module")
+def step_and_head(tmp_path_factory) -> tuple[PlanHead, StepFile]:
+    folder = tmp_path_factory.mktemp("job")
     head = several_head(folder)
     return PlanHead(head), offered(exhausted(folder, head, until=2), 1)
 
@@ -268,8 +270,8 @@ EDITS: dict[str, tuple[Callable[[StepFile], StepFile], str, str]] = {
 
 
 @pytest.mark.parametrize("edit", EDITS)
-def test_an_edited_step_is_refused_where_it_is_wrong(tmp_path, edit):
-    head, step = step_and_head(tmp_path)
+def test_an_edited_step_is_refused_where_it_is_wrong(step_and_head, tmp_path, edit):
+    head, step = step_and_head
     change, message, place = EDITS[edit]
     path = tmp_path / "step.yaml"
     files.write(path, change(step))
@@ -279,8 +281,8 @@ def test_an_edited_step_is_refused_where_it_is_wrong(tmp_path, edit):
     assert place in refused.value.where
 
 
-def test_a_step_reads_back_as_it_was_written(tmp_path):
-    head, step = step_and_head(tmp_path)
+def test_a_step_reads_back_as_it_was_written(step_and_head):
+    head, step = step_and_head
     text = files.dump(step)
     again = files.parse(text, StepFile, "")
     assert again == step and files.dump(again) == text

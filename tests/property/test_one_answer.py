@@ -46,7 +46,7 @@ def drawn(rng: random.Random) -> tuple[str, int, list[int], str, str]:
 @pytest.mark.parametrize("batch", [0, *(pytest.param(each, marks=pytest.mark.soak) for each in range(1, BATCHES))])
 def test_what_was_chosen_is_what_is_predicted(tmp_path, batch):
     done, seed = 0, batch * 1000
-    while done < (CASES // BATCHES if thorough() else 6):
+    while done < (CASES // BATCHES if thorough() else 3):
         seed += 1
         model, ranks, sizes, fixed, kept = drawn(random.Random(seed))
         cluster = small_cluster(tmp_path, "b300", ranks, 8)

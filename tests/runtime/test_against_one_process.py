@@ -93,9 +93,7 @@ def worlds(worker, names, warm):
         return results
 
 
-OFTEN = (  # the others in the soak
-    (4, "decoder"), (4, "two steps"), (4, "bf16"), (4, "vit float32"), (2, "vit"),
-)  # fmt: skip
+OFTEN = (4, "decoder"), (4, "two steps"), (4, "bf16"), (4, "vit float32")  # the others in the soak
 
 
 @pytest.fixture(scope="module")

@@ -54,13 +54,13 @@ PLANS["zero 3"] = plan_of(CUT, WHOLE[0], *2 * ({"dp": 4, "zero": 3},))
 def results(request):
     return run_all(
         4,
-        {name: PLANS[name] for name in asked_for(request, "name") or [*PLANS][::3]},
+        {name: PLANS[name] for name in asked_for(request, "name") or [*PLANS][::5]},
         replace(ONCE, dtype="float64"),
     )
 
 
 @pytest.mark.slow
-@pytest.mark.every(3)
+@pytest.mark.every(5)
 @pytest.mark.parametrize("name", PLANS)
 def test_loss_and_gradients_are_those_of_one_process(results, name):
     require_those_of_one_process(PLANS[name], results[name].verify)

@@ -7,7 +7,7 @@ import pytest
 from planner.specs.inputs import JobOptions, load_job
 from planner.strategies.static.layouts_plan import plan_together
 from tests.examples import soaked
-from tests.placed_jobs import EVERY_RANK, LONG_IMAGE, LONG_VIDEO, NO_CLIPS, NO_IMAGES, PLACEMENTS, placed_job
+from tests.placed_jobs import EVERY_RANK, LONG_IMAGE, LONG_VIDEO, NO_CLIPS, NO_IMAGES, PLACEMENTS, ROWS, placed_job
 from tests.runtime.multi_module_plans import require_those_of_one_process
 from tests.runtime.training_worlds import asked_for, run_all
 
@@ -19,8 +19,14 @@ OTHERS = {
 }
 
 
-TEXT_ALONE = {"images": NO_IMAGES, "clips": NO_CLIPS}
-READ = {"images and sound": {}, "no images": {"images": NO_IMAGES}, "text alone": TEXT_ALONE}  # of the whole batch
+SIX = {  # some samples have several images, some none; the last image but one is read by two
+    "rows": ROWS[:6], "images": "patches,row\n16,0\n16+8,3\n32,2\n12,0+1\n64,5\n", "clips": "row,frames\n0,8\n5,12+4\n",
+}  # fmt: skip
+READ = {  # of the whole batch
+    "images and sound": SIX,
+    "no images": {**SIX, "images": NO_IMAGES},
+    "text alone": {**SIX, "images": NO_IMAGES, "clips": NO_CLIPS},
+}
 
 
 CASES = [(name, read) for name in PLACEMENTS for read in READ]

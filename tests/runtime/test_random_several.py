@@ -18,7 +18,7 @@ from tests.several_steps import LOSSES, drawn, legal_and_refused
 # update or a decay too many or too few is 1e-4 or 1e-6.
 OPTIONS = RunOptions(verify=True, seed=5, training=TrainingOptions(1e-4, clip=1.0, decay=0.1))
 EXACT = 1e-12
-FAST, SOME, MANY = 100, 5, 300
+FAST, SOME, MANY = 100, 3, 300
 AT_ONCE = 100  # plans in one world of processes
 
 

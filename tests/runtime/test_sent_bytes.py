@@ -22,14 +22,10 @@ pytestmark = pytest.mark.slow
 
 N, FLOAT64 = 4, 8
 TOKENS = 96  # of each item
-MICRO_BATCHES = 3
-ALONE = [[(rank,) for rank in range(N)]] * MICRO_BATCHES
+ALONE = [[(rank,) for rank in range(N)]]
 SPECS = {
     "dense": DECODER,
-    **{
-        f"{k} of {experts} experts": with_fields(DECODER, moe=Experts(experts=experts, topk=k, ffn=16))
-        for experts, k in ((4, 4), (8, 8))  # every token to all of them: as balanced as can be
-    },
+    "4 of 4 experts": with_fields(DECODER, moe=Experts(experts=4, topk=4, ffn=16)),  # as balanced as can be
 }
 LAYOUTS = {
     "tp": ("dense", {"tp": N}),
@@ -44,14 +40,19 @@ LAYOUTS = {
 def plan_of_layers(name, layers):
     """The plan of this name with so many layers, of items of one length."""
     spec, layout = LAYOUTS[name]
-    plan = spread(N, with_fields(SPECS[spec], layers=layers), **layout)
+    plan = spread(N, with_fields(SPECS[spec], layers=layers), **{"rows": [[tuple(range(N))]], **layout})
     items = {"llm": dict.fromkeys(plan.uses.items["llm"], TOKENS)}
     return with_fields(plan, uses=with_fields(plan.uses, items=items))
 
 
 @pytest.fixture(scope="module")
 def steps():
-    plans = {(name, layers): plan_of_layers(name, layers) for name in LAYOUTS for layers in (2, 4)}
+    plans = {
+        (name, layers): plan_of_layers(name, layers)
+        for name in LAYOUTS
+        for layers in (2, 4)
+        if layers == 2 or name in FORMULAS
+    }
     return {key: run.steps[0] for key, run in run_all(N, plans, RunOptions(steps=1, seed=5)).items()}
 
 
@@ -71,12 +72,12 @@ def of_pass(steps, name, phase):
 
 
 def sequences(name):
-    """Items of all micro-batches: two for each group of ranks."""
-    return 2 * MICRO_BATCHES * LAYOUTS[name][1].get("dp", 1)
+    """Items of the micro-batch: two for each group of ranks."""
+    return 2 * LAYOUTS[name][1].get("dp", 1)
 
 
 def moved(name):
-    """b·s·h·(n - 1)/n of all micro-batches."""
+    """b·s·h·(n - 1)/n of the micro-batch."""
     return sequences(name) * TOKENS * DECODER.hidden * (N - 1) / N
 
 
@@ -85,7 +86,6 @@ FORMULAS = {  # in each direction, of what `moved` says
     "tp": ("tp", 2 + 2),  # attention, and the MLP
     "ulysses": ("ulysses", (2 + 2 / QUERIES_PER_KEY) / N),
     "4 of 4 experts": ("ep", 2 * 4 / N),
-    "8 of 8 experts": ("ep", 2 * 8 / N),
 }
 
 
@@ -102,7 +102,6 @@ PRICED = {
     "tp": lambda *at: tensor_seconds(*at, layer_groups(at[2], 8)),
     "ulysses": lambda module, _, at, machine: [ulysses_seconds(module, at, machine, layer_groups(at, 8))] * 2,
     "4 of 4 experts": expert_seconds,
-    "8 of 8 experts": expert_seconds,
 }
 
 
@@ -125,9 +124,8 @@ def test_bytes_of_a_layer_are_those_of_the_closed_form(steps, name):
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
-@pytest.mark.parametrize("layers", [2, 4])
-def test_kinds_add_up_to_what_the_tasks_sent(steps, name, layers):
-    step, by_rank = steps[name, layers], Counter()
+def test_kinds_add_up_to_what_the_tasks_sent(steps, name):
+    step, by_rank = steps[name, 2], Counter()
     for record in step.measured:
         by_rank[record.rank] += record.sent_bytes
     assert [sum(sent.values()) for sent in step.sent_bytes] == [by_rank[rank] for rank in range(N)]
@@ -141,10 +139,9 @@ KINDS = {
     "dp": {"dp"},
     "pp, tp": {"pp", "tp", "dp"},
     "4 of 4 experts": {"ep", "dp"},
-    "8 of 8 experts": {"ep", "dp"},
 }
 
 
 @pytest.mark.parametrize("name", KINDS)
 def test_only_kinds_that_the_layout_has_are_counted(steps, name):
-    assert all({*sent} == KINDS[name] for sent in steps[name, 4].sent_bytes)
+    assert all({*sent} == KINDS[name] for sent in steps[name, 2].sent_bytes)

@@ -57,7 +57,7 @@ def results(request):
     return run_all(4, {name: PLANS[name] for name in asked_for(request, "name")})
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(4)
 @pytest.mark.parametrize("name", PLANS)
 def test_loss_and_gradients_are_those_of_one_process(results, name):
     verified = results[name].verify

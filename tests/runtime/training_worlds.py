@@ -93,5 +93,5 @@ def run_all(size: int, plans: dict[str, Plan], options: RunOptions = ONCE, twice
 
 
 def train_all(size: int, runs: dict[str, tuple[Plan, RunOptions]], warm: bool | None = None):
-    """Run → what it measured, on the first rank, one after the other in one world."""
-    return launch(trained, size, runs, thorough() if warm is None else warm)[0]
+    """Run → what it measured, on the first rank, one after the other in one world; without any, no world is started."""
+    return launch(trained, size, runs, thorough() if warm is None else warm)[0] if runs else {}

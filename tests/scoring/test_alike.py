@@ -38,11 +38,11 @@ CASES = [
 ]
 
 
-@pytest.fixture(params=CASES, ids=lambda case: f"{case[0]}x{case[1]} {case[3][:40]}")
-def plan(request, tmp_path, monkeypatch) -> Plan:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+@pytest.fixture(scope="module", params=CASES, ids=lambda case: f"{case[0]}x{case[1]} {case[3][:40]}")
+def plan(request, tmp_path_factory) -> Plan:
     model, ranks, sizes, fixed = request.param
-    inputs = static_inputs(tmp_path, model, small_cluster(tmp_path, "h100-80gb", ranks), sizes, fixed)
+    folder = tmp_path_factory.mktemp("job")
+    inputs = static_inputs(folder, model, small_cluster(folder, "h100-80gb", ranks), sizes, fixed)
     found = draft_of_layouts(inputs, {inputs.module: fixed_layout(inputs)})
     assert not violations(found)
     return found

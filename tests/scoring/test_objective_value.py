@@ -21,6 +21,7 @@ from planner.specs.library import shipped_folder
 from tests.check.small_plans import at, one_by_one, write_job
 
 runner = CliRunner()
+QUICK = JobOptions(effort=1)
 HOURLY = 0.5  # dollars of one of four ranks
 
 
@@ -106,7 +107,7 @@ def test_plans_that_are_best_by_different_things_are_judged_by_their_seconds(sol
 @pytest.mark.slow
 def test_best_takes_what_is_best_by_the_objective(tmp_path):
     """What it did not take is worse, by as much in every unit; said as seconds in answers."""
-    plans = [pipeline.solve(job(tmp_path / name, name, strategy="best")).plan for name in OBJECTIVES]
+    plans = [pipeline.solve(job(tmp_path / name, name, strategy="best"), QUICK).plan for name in OBJECTIVES]
     for plan in plans:
         loss = OBJECTIVES[plan.outcome.objective].loss
         valued = [other for other in plan.alternatives if other.value]

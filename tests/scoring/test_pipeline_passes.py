@@ -1,5 +1,6 @@
 """A plan's passes as a pipeline: what its orders are simulated to take, and a bound that none of them beats."""
 
+from functools import cache
 from random import Random
 
 import pytest
@@ -21,13 +22,14 @@ from tests.static_jobs import small_cluster, static_inputs
 LETTERS = {"F": "F", "B": "IW", "I": "I", "W": "W"}
 
 
-@pytest.fixture
-def laid(tmp_path, monkeypatch):
+@pytest.fixture(scope="module")
+def laid(tmp_path_factory):
     """A plan of a pipeline without anything that sends share."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    folder = tmp_path_factory.mktemp("jobs")
 
+    @cache
     def write(ranks=4, sizes=(4096, 2048, 3000, 1024, 4000, 2500), fixed="pp: 4, vpp: 1, micro_batch: 1"):
-        inputs = static_inputs(tmp_path, "llama-3-8b", small_cluster(tmp_path, "h200", ranks), sizes, fixed)
+        inputs = static_inputs(folder, "llama-3-8b", small_cluster(folder, "h200", ranks), sizes, fixed)
         return parallel_search.plan(inputs, None)
 
     return write

@@ -47,8 +47,8 @@ def test_the_fewest_items_that_fit_are_taken(job):
     """Or so few more that hardly anything stays free; where none fit, all. Few plans are looked at."""
     known = room_of(job)
     shares = [known.tried(count).least_share for count in range(len(known.ordered[0]) + 1)]
-    for part in range(1, 20):
-        full, room = min(shares) + (shares[0] - min(shares)) * part / 20, room_of(job)
+    for part in (0.05, 0.4, 0.7, 0.95):
+        full, room = min(shares) + (shares[0] - min(shares)) * part, room_of(job)
         found, seconds = room.fitting(full)
         count = next(count for count in range(len(shares)) if known.after(count) == found.plan.layouts)
         fewest = next(number for number, share in enumerate(shares) if share <= full)
@@ -117,11 +117,11 @@ def test_no_layouts_of_a_grid_are_quicker_with_little_memory(tmp_path, part):
     fixed = with_fields(job.job.fix, layouts=dict.fromkeys(room.plan.layouts, Parallelism(pp=1)))
     inputs = replace(job, job=with_fields(job.job, limits=limits, fix=fixed))
     best, trials, fitting = modality_layout.plan(inputs, None), JointTrials(inputs), list[float]()
-    for (llm, vit), micro_batch in product(product(GRID, GRID), (1, 4)):
+    for llm, vit in product(GRID, GRID):
         layouts = {name: laid_out(room.plan.layouts[name], *each) for name, each in (("llm", llm), ("vit", vit))}
-        tried = trials.simulate({**layouts, "llm": with_fields(layouts["llm"], micro_batch=micro_batch)}, "")
+        tried = trials.simulate({**layouts, "llm": with_fields(layouts["llm"], micro_batch=1)}, "")
         fitting += [tried.seconds] if tried.plan else []
-    assert len(fitting) > 50
+    assert len(fitting) > 25
     assert best.outcome.bound <= min(fitting)
     assert best.outcome.value <= min(fitting) * 1.02
 

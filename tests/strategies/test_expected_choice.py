@@ -22,6 +22,7 @@ from planner.strategies.static.tried_layouts import TriedLayouts
 from planner.units import percent
 from tests.static_jobs import small_cluster, static_inputs
 
+COUNTED = sys.modules[NearestRun.__module__]
 FAR = (
     0.6  # of the half-width a step, in place of 0.04: a layout two steps farther is expected to take 1.5 times as long
 )
@@ -30,14 +31,32 @@ FAR = (
 @pytest.fixture
 def counted(monkeypatch):
     """Sets what a step of distance adds to an interval."""
-    module = sys.modules[NearestRun.__module__]
-    return lambda spread: monkeypatch.setattr(module, "SPREAD_A_STEP", spread)
+    return lambda spread: monkeypatch.setattr(COUNTED, "SPREAD_A_STEP", spread)
 
 
-@pytest.fixture
-def inputs(tmp_path):
-    given = static_inputs(tmp_path, "llama-3-8b", small_cluster(tmp_path, "h100-80gb", 8), [32768] * 8)
-    return replace(given, job=with_fields(given.job, within=0.0))
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("job")
+    given = static_inputs(folder, "llama-3-8b", small_cluster(folder, "h100-80gb", 8), [32768] * 8)
+    return replace(given, job=with_fields(given.job, within=0.0), effort=2)  # enough to look at what is passed over
+
+
+@pytest.fixture(scope="module")
+def quickest(inputs):
+    """The plan where distance adds nothing to an interval."""
+    return planned_with(0.0, inputs)
+
+
+@pytest.fixture(scope="module")
+def surest(inputs):
+    """The plan where it adds much."""
+    return planned_with(FAR, inputs)
+
+
+def planned_with(spread: float, inputs) -> Plan:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(COUNTED, "SPREAD_A_STEP", spread)
+        return parallel_search.plan(inputs, None)
 
 
 def others(plan: Plan):
@@ -45,9 +64,9 @@ def others(plan: Plan):
     return [each for each in plan.alternatives if each.value is not None and "numerics" not in each.because]
 
 
-def test_with_no_more_doubt_of_one_than_of_another_the_quickest_is_chosen(inputs, counted):
+def test_with_no_more_doubt_of_one_than_of_another_the_quickest_is_chosen(quickest, counted):
     counted(0.0)
-    plan = parallel_search.plan(inputs, None)
+    plan = quickest
     assert plan_doubt(plan) == 1.0
     assert all(
         each.value >= plan.outcome.value and "quicker by prediction" not in each.because for each in others(plan)
@@ -55,11 +74,9 @@ def test_with_no_more_doubt_of_one_than_of_another_the_quickest_is_chosen(inputs
 
 
 @pytest.mark.slow
-def test_what_is_passed_over_in_doubt_is_named_and_bound_and_gap_are_of_predictions(inputs, counted):
-    counted(0.0)
-    quickest = parallel_search.plan(inputs, None)
+def test_what_is_passed_over_in_doubt_is_named_and_bound_and_gap_are_of_predictions(quickest, surest, counted):
     counted(FAR)
-    plan = parallel_search.plan(inputs, None)
+    plan = surest
     assert plan.outcome.value > quickest.outcome.value and nearest_run(plan).distance < nearest_run(quickest).distance
     assert plan.outcome.bound == quickest.outcome.bound <= quickest.outcome.value
     assert plan.outcome.gap == pytest.approx(plan.outcome.value / plan.outcome.bound - 1.0)
@@ -71,17 +88,17 @@ def test_what_is_passed_over_in_doubt_is_named_and_bound_and_gap_are_of_predicti
         assert expected >= plan.outcome.value * plan_doubt(plan) * (1 - 1e-9)
 
 
-def test_what_was_passed_over_takes_what_the_plan_says_when_it_is_fixed(inputs, counted):
+def test_what_was_passed_over_takes_what_the_plan_says_when_it_is_fixed(inputs, surest, counted):
     counted(FAR)
-    passed = next(each for each in others(parallel_search.plan(inputs, None)) if "quicker" in each.because)
+    passed = next(each for each in others(surest) if "quicker" in each.because)
     fixed = replace(inputs, job=with_fields(inputs.job, fix=with_fields(inputs.job.fix, layouts=passed.layouts)))
     assert parallel_search.plan(fixed, None).outcome.value == passed.value
 
 
 @pytest.mark.slow
-def test_why_not_agrees_that_what_was_passed_over_saves_and_is_expected_to_take_longer(inputs, counted):
+def test_why_not_agrees_that_what_was_passed_over_saves_and_is_expected_to_take_longer(inputs, surest, counted):
     counted(FAR)
-    plan = with_asked(parallel_search.plan(inputs, None), inputs.job)
+    plan = with_asked(surest, inputs.job)
     passed = next(each for each in others(plan) if "quicker by prediction" in each.because)
     (layout,) = passed.layouts.values()
     words = tuple(f"{name}={getattr(layout, name) or 1}" for name in ("tp", "cp", "pp", "zero", "micro_batch"))
@@ -94,19 +111,19 @@ def test_why_not_agrees_that_what_was_passed_over_saves_and_is_expected_to_take_
     assert doubt_text(pipeline.why_not(plan, words)) == ""
 
 
-def test_a_tie_that_is_predicted_quicker_is_worth_a_measurement(inputs, counted):
+def test_a_tie_that_is_predicted_quicker_is_worth_a_measurement(surest, counted):
     counted(FAR)
-    plan = parallel_search.plan(inputs, None)
+    plan = surest
     quicker = [each for each in ranked_alternatives(plan) if "quicker by prediction" in each.tried.because]
     assert quicker[0].change < 0.0
     near = with_fields(quicker[0].tried, value=0.99 * plan.outcome.value)
     assert ranked_alternatives(with_fields(plan, alternatives=(near,)))[0].tie
 
 
-def test_the_best_of_strategies_is_the_one_expected_to_be(inputs, counted):
+def test_the_best_of_strategies_is_the_one_expected_to_be(inputs, surest, counted):
     """Two candidates, of which the quicker one's plan is far from everything."""
     counted(FAR)
-    near = parallel_search.plan(inputs, None)
+    near = surest
     (name, own), value = next(iter(near.layouts.items())), near.outcome.value
     layouts = {name: with_fields(own, cp=8 * own.cp)}
     far = with_fields(near, layouts=layouts, outcome=with_fields(near.outcome, value=0.99 * value))
@@ -128,9 +145,9 @@ def test_the_best_of_strategies_is_the_one_expected_to_be(inputs, counted):
 NAMES = ("parallel_search", "sequence_groups", "data_ranks", "pipeline_order")
 
 
-def test_of_joint_layouts_too(inputs, counted):
+def test_of_joint_layouts_too(inputs, surest, counted):
     counted(FAR)
-    near = parallel_search.plan(inputs, None)
+    near = surest
     (name, own), seconds = next(iter(near.layouts.items())), near.outcome.value
     far = with_fields(near, layouts={name: with_fields(own, cp=8 * own.cp)})
     done = JointSearch(trials=JointTrials(inputs), most=2, priced=2)

@@ -188,7 +188,7 @@ PLAIN = "llm: {recompute: none, zero: 0, vpp: 1, cp: 1}, vit: {recompute: none, 
 @pytest.mark.slow
 @pytest.mark.parametrize("images", [IMAGES[0], *(pytest.param(each, marks=pytest.mark.soak) for each in IMAGES[1:])])
 def test_no_layouts_are_quicker_on_two_ranks(tmp_path, images):
-    assert by_brute_force(tmp_path, 2, images) > 200
+    assert by_brute_force(tmp_path, 2, images) > 150
 
 
 @pytest.mark.soak
@@ -230,7 +230,7 @@ def encoder_layouts(layout: Layout, llm: Layout, ranks: int) -> Iterator[Layout]
     every, left = Ranks(range(ranks)), Ranks(rank for rank in range(ranks) if rank not in {*llm.ranks})
     places = [every] if not left else [every, left]
     places += [] if left else [stage_ranks(llm, 0)]
-    timings = product((1, 2, 4), (0, 1, 2, 4), ("last", "at_once"))
+    timings = product((1, 2, 4), (0, 1, 4), ("last", "at_once"))
     for (tp, ahead, backward), own in product([*timings], dict.fromkeys(places)):
         if len(own) % tp == 0:
             placed = {"ranks": own, "tp": tp, "dp": len(own) // tp, "pp": 1, "stages": ()}

@@ -21,7 +21,7 @@ FIELDS = {"dtype": "fp8", "gradients": "bf16"}
 def job(tmp_path):
     """The path of a job of eight ranks, for software that has fp8 and sends gradients in bf16."""
 
-    def write(sizes=(4096,) * 16, kept="", fixed="", software="megatron", kind="h100-80gb"):
+    def write(sizes=(4096,) * 16, kept="", fixed="cp: 1, pp: 1", software="megatron", kind="h100-80gb"):
         cluster = small_cluster(tmp_path, kind, 8, per_node=4)
         return for_software(static_job(tmp_path, "llama-3-8b", cluster, sizes, fixed, kept), software)
 

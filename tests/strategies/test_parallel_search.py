@@ -53,7 +53,7 @@ def test_ranks_that_divide_badly_are_left_out(made):
     """On 10 ranks tp, cp, pp and dp are 1, 2, 5 or 10, and replicas divide 16 samples: 8 of them are quicker. What is
     printed goes back in, and the bound is found again from the plan.
     """
-    sizes, few = (4096,) * 16, "recompute: none, zero: 1, vpp: 1"
+    sizes, few = (4096,) * 16, "recompute: none, zero: 1, vpp: 1, cp: 1"
     ten, eight, fixed = (
         parallel_search.plan(made(ranks, sizes, f"{few}{more}"), None)
         for ranks, more in ((10, ""), (8, ""), (10, ", ranks: 0-7"))
@@ -122,8 +122,7 @@ def test_plans_are_legal_and_worth_what_they_say(made, fixed, sizes):
     assert files.parse(files.dump(plan), Plan, "again") == plan
 
 
-@pytest.mark.parametrize("schedule", ["zb_h1", "zb_h2"])
-@pytest.mark.parametrize("sizes", [(4096,) * 32, VARIED])
+@pytest.mark.parametrize(("schedule", "sizes"), [("zb_h1", (4096,) * 32), ("zb_h2", VARIED)])
 def test_zero_bubble_is_planned_as_it_is_simulated(made, schedule, sizes):
     """Sooner than 1F1B in the same layout; nothing is recomputed where weights' gradients wait for it."""
     fixed = "tp: 2, pp: 4, zero: 0, micro_batch: 1, recompute: none"
@@ -401,14 +400,6 @@ def test_what_a_job_says_of_schedule_and_order_is_kept(tmp_path, kept):
     ).get(kept)
     assert (layout.pp > 1) == ("schedule" in kept)
     assert layout.cp == 1 or "order" not in kept
-
-
-def test_from_the_job_to_a_verified_plan(tmp_path):
-    job = static_job(tmp_path, "llama-3-8b", small_cluster(tmp_path, "h100-80gb", 8), [4096] * 16, "tp: 2")
-    plan = pipeline.solve(job).plan
-    assert plan.made.strategy == "parallel_search"
-    (s,) = pipeline.verify(plan)
-    assert s.step_seconds == pytest.approx(plan.outcome.value, rel=1e-8)
 
 
 @pytest.mark.slow

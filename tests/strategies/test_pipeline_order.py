@@ -5,12 +5,10 @@ from functools import partial
 
 import pytest
 
-from planner import files, pipeline
 from planner.costs.pricing import pricing_of
 from planner.errors import Infeasible, InputError
 from planner.orders import bound_fixed_sequence
 from planner.plan.legal.plan_laws import violations
-from planner.plan.plan_file import Plan
 from planner.plan.tasks.expand import expand
 from planner.scoring.bounds.pipeline_passes import ReplicaPipeline, replica_pipelines
 from planner.scoring.score import score
@@ -25,7 +23,7 @@ VARIED = (4096, 512, 3000, 700, 700, 256, 3500, 2048, 1024, 2048)
 FIXED = "pp: 4, micro_batch: 1"
 
 
-def inputs_in(folder, fixed=FIXED, sizes=VARIED, ranks=8, model="llama-3-8b", kept=""):
+def inputs_in(folder, fixed=FIXED, sizes=VARIED, ranks=4, model="llama-3-8b", kept=""):
     """Inputs of few ranks."""
     inputs = static_inputs(folder, model, small_cluster(folder, "h100-80gb", ranks), sizes, fixed, kept)
     return replace(inputs, job=with_fields(inputs.job, strategy="pipeline_order"), effort=1)
@@ -58,8 +56,7 @@ def solved(inputs):
         pytest.param(FIXED, VARIED, 8, marks=pytest.mark.soak),
         (FIXED, (4096,) * 8, 4),
         ("pp: 2, micro_batch: 1, cp: 1", VARIED, 8),
-        ("pp: 4, micro_batch: 1, recompute: full", VARIED, 4),
-        ("pp: 4, micro_batch: 1, zero: 3", (4096,) * 8, 8),
+        ("pp: 2, micro_batch: 1, zero: 3", (4096,) * 8, 4),
     ],
 )
 def test_no_order_made_by_hand_is_better(made, fixed, sizes, ranks):
@@ -102,7 +99,7 @@ def test_unlike_rows_come_in_another_sequence_which_no_order_of_the_first_can_ma
 
 
 def test_alike_rows_keep_their_sequence(made):
-    inputs = made(FIXED, (4096,) * 6, 4)
+    inputs = made(FIXED, (4096,) * 4)
     base = parallel_search.plan(pipeline_order.inputs_for_base(inputs), None)
     assert solved(inputs).steps[0].micro_batches == base.steps[0].micro_batches
 
@@ -120,20 +117,10 @@ def test_what_the_job_says_of_states_is_kept_and_told(made):
     assert (fixed.zero, fixed.recompute, fixed.vpp) == (1, "full", None)
 
 
-def test_an_illegal_order_is_not_scored(made):
-    base = solved(made(FIXED, VARIED[:4], 4))
-    found = try_order(base, "llm", ("F0 B0",) * 4, "")
+def test_an_illegal_order_is_not_scored(usual):
+    found = try_order(usual, "llm", ("F0 B0",) * 4, "")
     assert isinstance(found, Infeasible)
     assert "there is no F" in found.message
-
-
-@pytest.mark.slow
-def test_a_plan_is_read_back_and_checked(usual, tmp_path):
-    path = tmp_path / "plan.yaml"
-    files.write_text(path, files.dump(usual))
-    assert pipeline.read_plan(path) == usual
-    assert pipeline.verify(usual)[0].step_seconds == pytest.approx(usual.outcome.value)
-    assert isinstance(usual, Plan)
 
 
 def test_letters_become_slots():

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def inputs():
-    return load_job("qwen2.5-vl-7b-h200x8", JobOptions())
+    return load_job("qwen2.5-vl-7b-h200x8", JobOptions(effort=1))
 
 
 @pytest.fixture(scope="module")

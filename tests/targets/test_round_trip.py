@@ -18,7 +18,6 @@ from tests.targets.launches import LAUNCHES, known_of, launch, spans, target_of
 MEGATRON = TARGETS["megatron"]
 MODELS = (launches.LLAMA_8B, launches.GPT, launches.MIXTRAL, launches.QWEN_MOE, launches.DEEPSEEK)
 HOLES_OF = ("--data-path", "--tokenizer-model", "--model-provider", "--dataset-provider")
-RECOMPUTED = ("none", "selective", "full", ("norm",), ("attention", "mlp"), {"0-1": "full"})
 
 
 def there_and_back(wanted, version=""):

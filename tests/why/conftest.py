@@ -11,7 +11,7 @@ from tests.placed_jobs import PLACEMENTS, placed_job
 
 @pytest.fixture(scope="session")
 def plan():
-    return pipeline.solve("demo-cpu-4").plan
+    return pipeline.solve("demo-cpu-4", JobOptions(effort=1)).plan
 
 
 @pytest.fixture(scope="session")
@@ -22,4 +22,4 @@ def placed(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def wide():
-    return pipeline.solve("flexsp-gpt-7b-a100x64", JobOptions(first_row=2048)).plan
+    return pipeline.solve("flexsp-gpt-7b-a100x64", JobOptions(first_row=2048, effort=1)).plan

@@ -23,6 +23,7 @@ from planner.why.plan_problem import plan_inputs, single_step
 from planner.why.step_facts import part_name
 from tests.placed_jobs import EVERY, PLACEMENTS, ROWS, SOME, placed_job
 
+QUICK = JobOptions(effort=1)
 FEW_IMAGES, FEW_CLIPS = "patches,row\n16,0\n16+8,3\n", "row,frames\n0,8\n"
 
 
@@ -268,9 +269,9 @@ def test_what_the_search_of_joint_layouts_decides_is_decided_again(tmp_path, wor
     job = Path(placed_job(tmp_path, {"llm": "pp: 2"}, rows=ROWS[:4], images=FEW_IMAGES, clips=FEW_CLIPS))
     text = job.read_text().replace("fix: {layouts: {llm: {pp: 2}}}", "strategy: modality_layout\nFIX")
     job.write_text(text.replace("FIX\n", ""))
-    made = pipeline.solve(str(job)).plan
+    made = pipeline.solve(str(job), QUICK).plan
     job.write_text(text.replace("FIX", f"fix: {{layouts: {{{fixed}}}}}"))
-    wanted = score(pipeline.solve(str(job)).plan).step_seconds
+    wanted = score(pipeline.solve(str(job), QUICK).plan).step_seconds
     answer = asked(made, word)
     assert answer.after is not None
     known = [wanted, *([answer.kept_seconds] if answer.kept_seconds else [])]

@@ -1,5 +1,7 @@
 """Plans of one static layout: what can be asked of them is the search with something changed; of others, what to do."""
 
+from functools import cache
+
 import pytest
 
 from planner import pipeline
@@ -9,13 +11,15 @@ from tests.static_jobs import small_cluster, static_job
 ALONE = "tp: 1, cp: 1, pp: 1, micro_batch: 1"  # data parallelism, which is all that can be asked again
 
 
-@pytest.fixture
-def solve(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+@pytest.fixture(scope="module")
+def solve(tmp_path_factory):
+    """The plan of a job, solved once."""
+    folder = tmp_path_factory.mktemp("jobs")
 
+    @cache
     def solved(fixed=ALONE, kept="", length=4096):
-        cluster = small_cluster(tmp_path, "h100-80gb", 8)
-        return pipeline.solve(static_job(tmp_path, "llama-3-8b", cluster, (length,) * 16, fixed, kept)).plan
+        cluster = small_cluster(folder, "h100-80gb", 8)
+        return pipeline.solve(static_job(folder, "llama-3-8b", cluster, (length,) * 16, fixed, kept)).plan
 
     return solved
 

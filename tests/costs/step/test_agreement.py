@@ -55,7 +55,7 @@ def test_simulated_and_closed_form_agree(tmp_path, model, cluster, batch, seq, f
         if passes <= MOST_PASSES and comes_out_even(layout, problem.trained.module.layers):
             seconds = simulate_layout(inputs, layout).seconds
             errors[layout_text(layout)] = seconds / screened.seconds[place] - 1.0
-    assert len(errors) >= 15
+    assert len(errors) >= 8
     assert {layout: error for layout, error in errors.items() if abs(error) > 0.005} == {}
     assert median(map(abs, errors.values())) < 1e-3
 
@@ -75,7 +75,7 @@ def test_zero_bubble_agrees_as_far_as_it_says(tmp_path, schedule):
             error = simulate_layout(inputs, layout).seconds / screened.seconds[place] - 1.0
             assert -(0.07 if rows >= 4 * layout.pp else 0.13) < error < 0.001, layout
             count += 1
-    assert count >= 15
+    assert count >= 8
 
 
 def test_arrays_give_what_each_layout_gives(tmp_path):
