@@ -172,6 +172,9 @@ def sample_module(plan: Plan) -> str:
     """The module whose items are the samples: the one that feeds no other. Raises InputError where several do not."""
     sources = {edge.source for edge in plan.edges}
     ends = [name for name in plan.layouts if name not in sources]
+    if plan.uses.tasks:
+        message = f"{len(plan.uses.tasks)} tasks have samples of their own, and towers are placed together"
+        raise InputError(message, where="uses.tasks", fix="planner solve, of the job without a task, or on other ranks")
     if len(ends) != 1:
         raise InputError(
             f"samples are items of the module that feeds no other, and {' and '.join(ends)} feed none",

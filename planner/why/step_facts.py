@@ -16,6 +16,7 @@ from planner.specs.base import Ranks, Spec
 from planner.specs.parallelism import Sync
 from planner.units import GIB, multiset_text, plural
 from planner.why.group_loads import GroupLoad, group_loads
+from planner.why.wave_loads import WaveLoad, wave_loads
 
 PASSES = ("F", "B", "I", "W")
 TABLE_TERMS = "lookups of tables", "exchange of their sums", "averages of their copies"
@@ -77,6 +78,7 @@ class ModuleFacts(StepFacts, omit_defaults=False):
     busiest_rank: int  # that idles least
     busiest_stages: dict[str, int]  # module → its stage on that rank
     loads: dict[str, ModuleLoad]  # by module
+    waves: tuple[WaveLoad, ...]  # of several tasks; else none
     peak_memory_gib: float  # of the fullest rank
     allowed_gib: float
     fullest_rank: int
@@ -210,6 +212,7 @@ def module_facts(plan: Plan, score: Score, common: dict[str, Any]) -> ModuleFact
         busiest_rank=busiest,
         busiest_stages={name: stages[name][busiest] for name in plan.layouts if busiest in stages[name]},
         loads={name: module_load(plan, whole, name) for name in plan.layouts},
+        waves=tuple(wave_loads(plan, whole)),
         allowed_gib=score.plan_memory.allowed_bytes(score.fullest_rank) / GIB,
         fullest_rank=score.fullest_rank,
         memory=memory_parts(score),

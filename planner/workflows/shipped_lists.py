@@ -39,6 +39,8 @@ def shipped_jobs() -> Iterator[ShippedEntry]:
 
 def workload_text(workload: Workload) -> str:
     """Return the samples of a batch and where their lengths are from."""
+    if workload.tasks:
+        return f"{workload.batch_rows} samples of {len(workload.tasks)} tasks"
     lengths = workload.lengths
     if isinstance(lengths, int | FixedLength):
         tokens = lengths if isinstance(lengths, int) else lengths.tokens

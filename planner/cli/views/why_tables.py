@@ -219,6 +219,9 @@ def module_lines(answer: WhyPlan, facts: ModuleFacts) -> Iterator[RenderableType
     yield Text(f"\n{binds_text(facts)}")
     for name, load in facts.loads.items():
         yield Text(f"load of {name}: {evenness_text(load)}")
+    for number, wave in enumerate(facts.waves):
+        where = f"{wave.longest}, {duration(wave.seconds)} on {plural(len(wave.ranks), 'rank')} ({wave.ranks})"
+        yield Text(f"wave {number} is bound by {where}; all ranks compute {percent(wave.busy)} of that")
     if facts.packs:
         yield Text(f"packs: {pack_text(facts.packs)}")
     if answer.nearest:
