@@ -72,16 +72,19 @@ class Allocation:
         """The malleable optima of all levels, one after the other: Spindle's figure, and no bound on graphs."""
         return sum(self.optima.values())
 
-    def fluid(self, wide_first: bool) -> Iterator[Part]:
-        """At each level's optimum, of each work its two neighbouring widths, with its items by what each gets done."""
-        for work in self.works:
+    def fluid(self, every: int) -> Iterator[Part]:
+        """At each level's optimum, of each work its two neighbouring widths, with its items by what each gets done.
+
+        One of `every` so many works begins with the narrow one.
+        """
+        for number, work in enumerate(self.works, 1):
             speeds = self.speeds[work.name]
             upper, part = speeds.between(1 / self.optima[self.levels[work.name]])
             wide, narrow = int(speeds.widths[upper]), int(speeds.widths[upper - 1])
             done, rest = part * speeds.speeds[upper], (1 - part) * speeds.speeds[upper - 1]
             items = round(work.items * done / (done + rest))
             parts = (wide, items), (narrow or wide, work.items - items)
-            yield from parts if wide_first else parts[::-1]
+            yield from parts if number % every else parts[::-1]
 
 
 def allocate(works: Sequence[Work], lanes: Lanes, effort: int = EFFORT) -> tuple[Piece, ...]:
@@ -102,7 +105,7 @@ def allocate(works: Sequence[Work], lanes: Lanes, effort: int = EFFORT) -> tuple
     search: ScheduleSearch[Part] = ScheduleSearch(
         PieceGraph.of(slots, [lanes]), mode_of, lambda parts, draws: changed(parts, widths, draws), allocation.bound
     )
-    starts = [search.longest_first(tuple(allocation.fluid(wide_first))) for wide_first in (True, False)]
+    starts = [search.longest_first(tuple(allocation.fluid(every))) for every in (1, 2, 3, 4)]
     options = [[work.mode(width, work.items) for width in each] for work, each in zip(works, widths, strict=True)]
     for chosen in allotments(options):
         whole = [(work.items, each[at]) for work, each, at in zip(works, widths, chosen, strict=True)]
