@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from math import inf
 from random import Random
 
 from planner.placer.list_schedule import PieceGraph
@@ -95,6 +96,8 @@ def allocate(works: Sequence[Work], lanes: Lanes, effort: int = EFFORT) -> tuple
     a work, and change the list. `place` on these lanes finds this placement, or a better one.
     """
     allocation = Allocation.of(works, lanes.count)
+    if allocation.bound == inf:
+        return ()
     widths = [[width for width in work.widths if width <= lanes.count] for work in works]
     slots = [piece for work in works for piece in slots_of(work)]
 
@@ -110,7 +113,7 @@ def allocate(works: Sequence[Work], lanes: Lanes, effort: int = EFFORT) -> tuple
     for chosen in allotments(options):
         whole = [(work.items, each[at]) for work, each, at in zip(works, widths, chosen, strict=True)]
         starts.append(search.longest_first(tuple((width, n) for items, width in whole for n in (items, 0))))
-    best = search.race(starts, effort // len(slots))
+    best = search.race(starts, effort // max(1, len(slots)))
     made = search.schedule(best)
     if made is None:
         return ()

@@ -42,8 +42,8 @@ class ScheduleSearch(Generic[Choice]):
         made = self.schedule(state)
         if made is None:
             return inf, inf
-        last = made.seconds
-        return last, last + MEAN_END_WEIGHT * sum(spot.end for spot in made.spots.values()) / len(made.spots)
+        ends = [spot.end for spot in made.spots.values()] or [0.0]
+        return max(ends), max(ends) + MEAN_END_WEIGHT * sum(ends) / len(ends)
 
     def longest_first(self, choices: tuple[Choice, ...]) -> State[Choice]:
         """The list by the seconds from a piece's start to the end of all that follow it."""
