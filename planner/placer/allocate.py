@@ -7,12 +7,13 @@ from math import inf
 from random import Random
 
 from planner.placer.list_schedule import PieceGraph
-from planner.placer.malleable import SpeedEnvelope, longest_ends, malleable_seconds
+from planner.placer.malleable import ROUNDING, SpeedEnvelope, longest_ends, malleable_seconds
 from planner.placer.pieces import Lanes, Mode, Piece
 from planner.placer.schedule_search import ScheduleSearch, allotments
 
 EFFORT = 100_000  # pieces placed
 Part = tuple[int, int]  # width and items; two of each work, of which one may have no items
+ALLOTTED = 1.3  # times the malleable optimum of its level, in which at most a whole work ends in a start
 WIDTH_SHARE, ITEMS_SHARE = 0.45, 0.4  # shares of the moves; the others swap the two pieces of a work
 WIDTH_STEPS = (-3, -2, -1, -1, -1, 0, 0, 0, 0, 1, 1, 1, 2, 3)  # to a wider or narrower width; 0: to any
 
@@ -110,7 +111,8 @@ def allocate(works: Sequence[Work], lanes: Lanes, effort: int = EFFORT) -> tuple
     )
     starts = [search.longest_first(tuple(allocation.fluid(every))) for every in (1, 2, 3, 4)]
     options = [[work.mode(width, work.items) for width in each] for work, each in zip(works, widths, strict=True)]
-    for chosen in allotments(options):
+    scales = [allocation.optima[allocation.levels[work.name]] for work in works]
+    for chosen in allotments(options, scales, 1 - ROUNDING, ALLOTTED):
         whole = [(work.items, each[at]) for work, each, at in zip(works, widths, chosen, strict=True)]
         starts.append(search.longest_first(tuple((width, n) for items, width in whole for n in (items, 0))))
     best = search.race(starts, effort // max(1, len(slots)))
