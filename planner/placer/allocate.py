@@ -3,15 +3,17 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from math import inf
 from random import Random
 
 from planner.placer.list_schedule import PieceGraph
-from planner.placer.malleable import SpeedEnvelope, longest_ends, malleable_seconds
+from planner.placer.malleable import ROUNDING, SpeedEnvelope, longest_ends, malleable_seconds
 from planner.placer.pieces import Lanes, Mode, Piece
 from planner.placer.schedule_search import ScheduleSearch, allotments
 
 EFFORT = 100_000  # pieces placed
 Part = tuple[int, int]  # width and items; two of each work, of which one may have no items
+ALLOTTED = 1.3  # times the malleable optimum of its level, in which at most a whole work ends in a start
 WIDTH_SHARE, ITEMS_SHARE = 0.45, 0.4  # shares of the moves; the others swap the two pieces of a work
 WIDTH_STEPS = (-3, -2, -1, -1, -1, 0, 0, 0, 0, 1, 1, 1, 2, 3)  # to a wider or narrower width; 0: to any
 
@@ -72,16 +74,19 @@ class Allocation:
         """The malleable optima of all levels, one after the other: Spindle's figure, and no bound on graphs."""
         return sum(self.optima.values())
 
-    def fluid(self, wide_first: bool) -> Iterator[Part]:
-        """At each level's optimum, of each work its two neighbouring widths, with its items by what each gets done."""
-        for work in self.works:
+    def fluid(self, every: int) -> Iterator[Part]:
+        """At each level's optimum, of each work its two neighbouring widths, with its items by what each gets done.
+
+        One of `every` so many works begins with the narrow one.
+        """
+        for number, work in enumerate(self.works, 1):
             speeds = self.speeds[work.name]
             upper, part = speeds.between(1 / self.optima[self.levels[work.name]])
             wide, narrow = int(speeds.widths[upper]), int(speeds.widths[upper - 1])
             done, rest = part * speeds.speeds[upper], (1 - part) * speeds.speeds[upper - 1]
             items = round(work.items * done / (done + rest))
             parts = (wide, items), (narrow or wide, work.items - items)
-            yield from parts if wide_first else parts[::-1]
+            yield from parts if number % every else parts[::-1]
 
 
 def allocate(works: Sequence[Work], lanes: Lanes, effort: int = EFFORT) -> tuple[Piece, ...]:
@@ -92,6 +97,8 @@ def allocate(works: Sequence[Work], lanes: Lanes, effort: int = EFFORT) -> tuple
     a work, and change the list. `place` on these lanes finds this placement, or a better one.
     """
     allocation = Allocation.of(works, lanes.count)
+    if allocation.bound == inf:
+        return ()
     widths = [[width for width in work.widths if width <= lanes.count] for work in works]
     slots = [piece for work in works for piece in slots_of(work)]
 
@@ -102,12 +109,13 @@ def allocate(works: Sequence[Work], lanes: Lanes, effort: int = EFFORT) -> tuple
     search: ScheduleSearch[Part] = ScheduleSearch(
         PieceGraph.of(slots, [lanes]), mode_of, lambda parts, draws: changed(parts, widths, draws), allocation.bound
     )
-    starts = [search.longest_first(tuple(allocation.fluid(wide_first))) for wide_first in (True, False)]
+    starts = [search.longest_first(tuple(allocation.fluid(every))) for every in (1, 2, 3, 4)]
     options = [[work.mode(width, work.items) for width in each] for work, each in zip(works, widths, strict=True)]
-    for chosen in allotments(options):
+    scales = [allocation.optima[allocation.levels[work.name]] for work in works]
+    for chosen in allotments(options, scales, 1 - ROUNDING, ALLOTTED):
         whole = [(work.items, each[at]) for work, each, at in zip(works, widths, chosen, strict=True)]
         starts.append(search.longest_first(tuple((width, n) for items, width in whole for n in (items, 0))))
-    best = search.race(starts, effort // len(slots))
+    best = search.race(starts, effort // max(1, len(slots)))
     made = search.schedule(best)
     if made is None:
         return ()

@@ -138,10 +138,6 @@ class ListSchedule:
     classes: dict[str, LaneClass]
     spots: dict[int, Spot] = field(default_factory=dict)
 
-    @property
-    def seconds(self) -> float:
-        return max((spot.end for spot in self.spots.values()), default=0.0)
-
     def placement(self) -> Placement:
         placed = [self.placed(index) for index in self.spots if self.modes[index]]
         return Placement(tuple(sorted(placed, key=lambda each: each.start)))

@@ -39,7 +39,8 @@ def place(
         best = min(every_state(counts), key=search.seconds)
     else:
         starts = [(tuple(range(len(pieces))), (0,) * len(pieces))]
-        starts += [search.longest_first(choices) for choices in allotments([piece.modes for piece in pieces])]
+        options = [piece.modes for piece in pieces]
+        starts += [search.longest_first(choices) for choices in allotments(options, [1.0] * len(options))]
         best = search.race(starts, schedules)
     made = search.schedule(best)
     found = made.placement() if made else None

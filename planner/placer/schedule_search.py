@@ -42,8 +42,8 @@ class ScheduleSearch(Generic[Choice]):
         made = self.schedule(state)
         if made is None:
             return inf, inf
-        last = made.seconds
-        return last, last + MEAN_END_WEIGHT * sum(spot.end for spot in made.spots.values()) / len(made.spots)
+        ends = [spot.end for spot in made.spots.values()] or [0.0]
+        return max(ends), max(ends) + MEAN_END_WEIGHT * sum(ends) / len(ends)
 
     def longest_first(self, choices: tuple[Choice, ...]) -> State[Choice]:
         """The list by the seconds from a piece's start to the end of all that follow it."""
@@ -93,16 +93,22 @@ class ScheduleSearch(Generic[Choice]):
         return tuple(moved), choices
 
 
-def allotments(options: Sequence[Sequence[Mode]]) -> list[tuple[int, ...]]:
+def allotments(
+    options: Sequence[Sequence[Mode]], scales: Sequence[float], least: float = 0.0, most: float = inf
+) -> list[tuple[int, ...]]:
     """Canonical allotments: for some seconds, of each piece the mode of least lane-seconds that takes no longer.
 
     Where none takes so little, the quickest. Some number of seconds leads within a factor of 2 of the optimum of
-    independent pieces (Turek, Wolf and Yu, SPAA 1992).
+    independent pieces (Turek, Wolf and Yu, SPAA 1992). Seconds are multiples of each piece's scale, from `least` to
+    `most`; besides, all at their quickest.
     """
-    limits = sorted({mode.seconds for modes in options for mode in modes})
-    limits = limits[:: 1 + len(limits) // ALLOTMENTS]
+    relative = [[mode.seconds / scale for mode in modes] for modes, scale in zip(options, scales, strict=True)]
+    limits = sorted({0.0, *(each for seconds in relative for each in seconds if least <= each <= most)})
 
-    def chosen(modes: Sequence[Mode], limit: float) -> int:
-        return min(range(len(modes)), key=lambda at: (max(modes[at].seconds, limit), modes[at].lane_seconds))
+    def chosen(modes: Sequence[Mode], seconds: Sequence[float], limit: float) -> int:
+        return min(range(len(modes)), key=lambda at: (max(seconds[at], limit), modes[at].lane_seconds))
 
-    return [tuple(chosen(modes, limit) for modes in options) for limit in limits]
+    return [
+        tuple(chosen(modes, seconds, limit) for modes, seconds in zip(options, relative, strict=True))
+        for limit in limits[:: 1 + len(limits) // ALLOTMENTS]
+    ]

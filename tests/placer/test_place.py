@@ -192,6 +192,11 @@ def test_exchanges_stand_on_links():
     assert place([*passes, *sends], [Lanes(2), Lanes(1, name="link")]).seconds == 7.5
 
 
+def test_what_fits_nowhere_has_no_placement():
+    assert place([Piece("wide", (Mode(1.0, 3),))], [Lanes(2)]) is None
+    assert place([], [Lanes(2)]).seconds == 0.0
+
+
 def test_names_are_told_apart():
     with pytest.raises(ValueError, match="one name"):
         place([Piece("a", (Mode(1.0),))] * 2, [Lanes(1)])
