@@ -28,9 +28,7 @@ from planner.simulate.memory_curves import (
     OutputBytes,
     TaskSpans,
     simulate_memory,
-    whole_curves,
 )
-from planner.simulate.repetition import abridged_tasks, abridged_timeline, repeated, whole_tasks, whole_timeline
 from planner.simulate.time_parts import (
     ModuleWait,
     TimePart,
@@ -42,7 +40,7 @@ from planner.simulate.time_parts import (
 )
 from planner.simulate.timeline import TaskEvent, Timeline
 from planner.simulate.trace_reader import RecordedStep, median_step, read_steps
-from planner.simulate.trace_records import RoundsLeftOut, TracedStep, representatives_of_ranks
+from planner.simulate.trace_records import TracedStep, representatives_of_ranks
 from planner.simulate.trace_writer import build_trace, write_trace
 
 __all__ = [
@@ -65,7 +63,6 @@ __all__ = [
     "ModuleWait",
     "OutputBytes",
     "RecordedStep",
-    "RoundsLeftOut",
     "Segment",
     "State",
     "TaskEvent",
@@ -73,8 +70,6 @@ __all__ = [
     "TimePart",
     "Timeline",
     "TracedStep",
-    "abridged_tasks",
-    "abridged_timeline",
     "arrived",
     "build_trace",
     "equal_step_seconds",
@@ -85,7 +80,6 @@ __all__ = [
     "rank_counts",
     "rank_parts",
     "read_steps",
-    "repeated",
     "representatives_of_ranks",
     "require_possible",
     "run_activities",
@@ -94,8 +88,5 @@ __all__ = [
     "simulate_memory",
     "simulated_end",
     "waits_for_modules",
-    "whole_curves",
-    "whole_tasks",
-    "whole_timeline",
     "write_trace",
 ]
