@@ -82,18 +82,14 @@ def task_activities(
     lanes, lane_count = stream_lanes(tasks, held_streams)
     share = tasks.column(lambda kind: kind.share if kind.stream == "compute" else 1.0, np.float64)
     group = numbered([(kind.module, kind.group) for kind in tasks.kinds])[tasks.kind]
-    count, nothing = len(tasks), np.zeros(0)
     return Activities(
         seconds=np.array(seconds, dtype=np.float64),
         lanes=lanes.gathered(tasks.kind),
         after=tasks.after,
-        queued_by=np.full(count, NO_ACTIVITY),
+        queued_by=np.full(len(tasks), NO_ACTIVITY),
         share=share,
         sharer=np.where(share < 1, group, NO_ACTIVITY),
-        bytes=np.zeros(count),
-        links=RaggedArray(np.zeros(count + 1, dtype=np.int64), nothing.astype(np.int64)),
         lane_count=lane_count,
-        bandwidth=nothing,
     )
 
 
