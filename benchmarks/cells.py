@@ -42,7 +42,7 @@ from time import process_time
 from benchmarks.registry import Figures
 from planner.layouts import fixed_fields, layout_problem, layouts_of, quickest_cell
 from planner.policies import Schedule, policy, schedule_jobs
-from planner.simulate import Action, Delays, Event, State, run_jobs
+from planner.simulate import Action, Event, State, run_jobs
 from planner.solve_job import read_job
 from planner.specs.base import with_fields
 from planner.specs.cluster_jobs.actions_file import PolicyChoice
@@ -125,7 +125,7 @@ def decision_seconds(jobs: list[ClusterJob]) -> Figures:
         spent.append(process_time() - start)
         return actions
 
-    run_jobs(jobs, FLEET, timed, Delays(restart=RESTART))
+    run_jobs(jobs, FLEET, timed, RESTART)
     return {"decisions": len(spent), "mean_s": round(mean(spent), 4), "longest_s": round(max(spent), 3)}
 
 

@@ -1,7 +1,7 @@
 """The event engine's pace: the clock alone, compiled and in Python, and whole plans from tasks to timeline.
 
 Seconds are the processor's, medians of several runs. The clock's activities are random ones on 64 ranks: each waits for
-a recent one; 30 % move bytes over two of 32 shared links, 28 % hold a quarter of their lane.
+a recent one; 30 % are on lanes of their own, as transfers are, and 28 % hold a quarter of their lane.
 """
 
 import random
@@ -19,7 +19,7 @@ from planner.simulate.activities import Activities, ActivityBuilder
 from planner.specs.inputs import JobOptions
 
 REPEATS = 5
-ACTIVITIES, RANKS, LINKS = 100_000, 64, 32
+ACTIVITIES, RANKS = 100_000, 64
 
 
 def run(data: Path | None) -> Iterator[Figures]:
@@ -39,10 +39,9 @@ def run(data: Path | None) -> Iterator[Figures]:
 
 
 def clock_figures(activities: Activities) -> Figures:
-    """Activities a second; how many of them transfer, or share a lane."""
+    """Activities a second; how many of them share a lane."""
     figures: Figures = {
         "activities": activities.count,
-        "transfers": round(float((activities.bytes > 0).mean()), 3),
         "on_shared_lanes": round(float((activities.share < 1).mean()), 3),
         "reference_per_second": round(activities.count / taken(lambda: clock.run_in_python(activities), 1)),
     }
@@ -59,12 +58,11 @@ def clock_figures(activities: Activities) -> Figures:
 def many(count: int) -> Activities:
     chance, built = random.Random(0), ActivityBuilder()
     compute, comm = ([built.add_lane() for _ in range(RANKS)] for _ in range(2))
-    links = [built.add_link(chance.choice((1e9, 2e9, 4e9))) for _ in range(LINKS)]
     for i in range(count):
         rank, what = chance.randrange(RANKS), chance.random()
         after = [i - chance.randint(1, min(i, 200))] if i else []
         if what < 0.30:
-            built.set_transfer(built.add(0.0, [comm[rank]], after), chance.random() * 1e6, chance.sample(links, 2))
+            built.add(chance.random() * 1e-3, [comm[rank]], after)
         elif what < 0.58:
             built.add(chance.random() * 1e-3, [compute[rank]], after, share=0.25, sharer=chance.randrange(8))
         else:

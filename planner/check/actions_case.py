@@ -7,7 +7,7 @@ from planner import files
 from planner.check.finding import Finding, Tolerances, classify_value
 from planner.errors import PlannerError
 from planner.policies import Schedule, replayed, schedule_jobs
-from planner.simulate import Delays, run_jobs
+from planner.simulate import run_jobs
 from planner.specs.cluster_jobs.actions_file import ActionsFile
 from planner.specs.cluster_jobs.jobs import Fleet
 
@@ -22,8 +22,8 @@ def decided_today(stored: ActionsFile) -> Schedule:
 
 def replay(stored: ActionsFile, name: str) -> Schedule:
     """What comes of the decisions of a file. Raises InputError where one cannot happen, and Infeasible."""
-    fleet, delays = Fleet(stored.cluster), Delays(restart=stored.policy.restart_s)
-    history = run_jobs(stored.jobs, fleet, replayed(stored.decisions, name), delays)
+    fleet = Fleet(stored.cluster)
+    history = run_jobs(stored.jobs, fleet, replayed(stored.decisions, name), stored.policy.restart_s)
     return Schedule(stored.jobs, fleet, stored.policy, history)
 
 

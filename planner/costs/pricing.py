@@ -90,11 +90,9 @@ class Pricing:
     offloadings: dict[tuple[str, str, Layers], Offloading] = field(default_factory=dict)
     pass_costs: dict[tuple[int, tuple[int, ...]], Cost] = field(default_factory=dict)  # by the id of a line of `lines`
 
-    def with_concurrency(self, tasks: Sequence[Task], left_out: int = 0) -> "StepPrices":
-        """The price of each of these tasks of a step, given the tasks of the step that run concurrently with it.
-        `left_out`: micro-batches that are not among them, and like the last one.
-        """
-        return StepPrices(self, ConcurrentPasses(TaskTable.of(tasks), left_out))
+    def with_concurrency(self, tasks: Sequence[Task]) -> "StepPrices":
+        """The price of each of these tasks of a step, given the tasks of the step that run concurrently with it."""
+        return StepPrices(self, ConcurrentPasses(TaskTable.of(tasks)))
 
     def price(self, task: Task, concurrent: tuple[ConcurrentGroups, ...] = ()) -> Cost:
         """Seconds of a task next to concurrent passes, with source and spread."""
@@ -121,6 +119,10 @@ class Pricing:
         part = self.layer_pass(kind)
         lines = tuple((each, self.pass_line(part, each)) for each in self.device_kinds(kind.ranks))
         return kind.phase, part._replace(ranks=NO_RANKS), lines
+
+    def work_key(self, work: GroupWork) -> tuple[object, ...]:
+        """All of a group's work in a micro-batch that prices depend on."""
+        return work.sizes, work.parts, work.items if self.reads else ()
 
     def new_price(self, task: Task, concurrent: tuple[ConcurrentGroups, ...]) -> Cost:
         """Compute the seconds of a task that `price` caches."""
@@ -448,9 +450,9 @@ class StepPrices:
             lambda kind: kind.phase in BY_THEMSELVES or (kind.share < 1 and kind.stream == "compute"), np.bool_
         )
         places, divided = np.flatnonzero(~alone), any(work.parts for work in tasks.works)
-        first, like = tasks.alike(places, lambda kind: self.pricing.kind_key(kind, divided), self.work_key)
+        first, like = tasks.alike(places, lambda kind: self.pricing.kind_key(kind, divided), self.pricing.work_key)
         found[places] = np.array([self(tasks.task(place)) for place in first], dtype=object)[like]
-        works = numbered([self.work_key(work) for work in self.passes.tasks.works])
+        works = numbered([self.pricing.work_key(work) for work in self.passes.tasks.works])
         known: dict[tuple[object, ...], Cost] = {}
         for place in np.flatnonzero(alone).tolist():
             key = self.exchange_key(tasks, place, works)
@@ -459,10 +461,6 @@ class StepPrices:
             found[place] = known[key]
         costs: list[Cost] = found.tolist()
         return costs
-
-    def work_key(self, work: GroupWork) -> tuple[object, ...]:
-        """All of a group's work in a micro-batch that prices depend on."""
-        return work.sizes, work.parts, work.items if self.pricing.reads else ()
 
     def exchange_key(self, tasks: TaskTable, place: int, works: IntArray) -> tuple[object, ...]:
         """All that the price of an exchange in a micro-batch depends on; of any other task, which it is. `works`: of

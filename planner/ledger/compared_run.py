@@ -12,7 +12,7 @@ from planner.ledger.work_kinds import KindSeconds, MeasuredTask, measured_timeli
 from planner.plan.plan_file import Plan
 from planner.plan.tasks.expand import expand
 from planner.scoring import Score, score
-from planner.simulate import Timeline, TracedStep, whole_timeline
+from planner.simulate import Timeline, TracedStep
 
 if TYPE_CHECKING:
     from planner.launch import SentBytes
@@ -139,7 +139,7 @@ def compare_run(
     ):
         expected = (scores[number] if followed is plan else score(followed)) if scores else None
         if expected:
-            predicted.append(whole_timeline(expected.timeline))
+            predicted.append(expected.timeline)
             seconds.append(expected.step_seconds)
         if not step.measured:  # an early step: only the last ones are kept
             continue

@@ -26,7 +26,7 @@ def seconds_left(state: State, job: JobState, kind: str, count: int) -> float:
     if job.started is None:
         return seconds
     moved = (job.kind, len(job.gpus)) != (kind, count)
-    ahead = state.delays.restart if moved else max(0.0, job.ready - state.now)
+    ahead = state.restart_s if moved else max(0.0, job.ready - state.now)
     return ahead + job.left_at(state.now) * seconds
 
 

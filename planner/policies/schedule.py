@@ -6,7 +6,7 @@ from math import ceil
 
 from planner.errors import InputError
 from planner.policies.choice import SHARES, policy
-from planner.simulate import Delays, Event, History, run_jobs
+from planner.simulate import Event, History, run_jobs
 from planner.specs.base import Indices
 from planner.specs.cluster_jobs.actions_file import (
     ActionsFile,
@@ -76,7 +76,7 @@ def schedule_jobs(jobs: Sequence[ClusterJob], fleet: Fleet, choice: PolicyChoice
     if (choice.rounds or choice.order in SHARES) and longest.best_seconds > MOST_ROUNDS * choice.round_seconds:
         message = f"job `{longest.id}` takes {longest.best_seconds:.4g} s, over {MOST_ROUNDS:,} rounds"
         raise InputError(message, where="--rounds", fix="longer rounds, or a policy without them")
-    history = run_jobs(jobs, fleet, policy(choice), Delays(restart=choice.restart_s))
+    history = run_jobs(jobs, fleet, policy(choice), choice.restart_s)
     return Schedule((*jobs,), fleet, choice, history)
 
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from planner.plan.plan_file import Plan, assignments
 from planner.scoring import Score
-from planner.simulate import MemoryCurves, RecordedStep, Timeline, whole_curves
+from planner.simulate import MemoryCurves, RecordedStep, Timeline
 
 
 class TaskFact(NamedTuple):
@@ -46,7 +46,7 @@ def simulated_step(plan: Plan, number: int, score: Score) -> PageStep:
         timeline=score.timeline,
         facts={task.id: TaskFact(task.group, task.tokens) for task in score.tasks},
         group_items=group_items(plan, number),
-        memory=whole_curves(score.memory, score.timeline),
+        memory=score.memory,
     )
 
 
@@ -70,7 +70,7 @@ def recorded_step(title: str, step: RecordedStep) -> PageStep:
 def task_counts(timeline: Timeline) -> list[float]:
     """Number of tasks for which each event stands: ranks that were not simulated equal a simulated one."""
     if not timeline.representative_rank:
-        return [*timeline.event_counts]
+        return [1.0] * len(timeline.events)
     doing = timeline.rank_multiplicity()
     count_of = {ranks: doing(ranks) / (len(ranks) or 1) for ranks in {event.ranks for event in timeline.events}}
-    return [count_of[event.ranks] * count for event, count in zip(timeline.events, timeline.event_counts, strict=True)]
+    return [count_of[event.ranks] for event in timeline.events]

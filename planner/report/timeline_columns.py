@@ -10,7 +10,6 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from planner.plan.mesh.identical_groups import representative_ranks
-from planner.plan.tasks.rounds import BEHIND, WATCHED
 from planner.report.page_step import PageStep, TaskFact, task_counts
 from planner.simulate import Curve, TaskEvent, Timeline, waits_for_modules
 from planner.specs.base import Ranks
@@ -156,19 +155,13 @@ class TimelineColumns:
         sets = {event.ranks: Ranks(rank for rank in event.ranks if rank not in like) for event in events}
         first_alike = representative_ranks(sets.values())
         of_first: dict[int, list[Mark]] = {rank: [] for rank in set(first_alike.values())}
-        rounds_of: dict[int, list[int]] = {rank: [] for rank in of_first}
         lists = {
             ranks: [rank for rank in simulated_ranks if rank in of_first] for ranks, simulated_ranks in sets.items()
         }
-        numbers = shown.timeline.repetition.numbers if shown.timeline.repetition else [0] * len(events)
-        for event, mark, number in zip(events, marks, numbers, strict=True):
+        for event, mark in zip(events, marks, strict=True):
             for rank in lists[event.ranks]:
                 of_first[rank].append(mark)
-                rounds_of[rank].append(number)
-        lanes = {
-            rank: self.lane(self.every_round(of_rank, rounds_of[rank], shown.timeline))
-            for rank, of_rank in sorted(of_first.items())
-        }
+        lanes = {rank: self.lane(of_rank) for rank, of_rank in sorted(of_first.items())}
         simulated = {rank: lanes[first] for rank, first in first_alike.items()}
         copies = groups_of_copies(shown.timeline)
         copied = {
@@ -182,22 +175,6 @@ class TimelineColumns:
         names = [self.groups.values[group] for group in groups]
         renamed = (pattern, *(self.groups[copies.get(name, name)] for name in names))
         return self.lanes[renamed]
-
-    def every_round(self, marks: list[Mark], numbers: list[int], timeline: Timeline) -> list[Mark]:
-        """The marks of a rank in the whole step, given those of the simulated rounds."""
-        repeated = timeline.repetition
-        if repeated is None:
-            return marks
-        ticks = [self.ticks(number * repeated.seconds) for number in range(repeated.rounds + 1)]
-        numbered = [*zip(marks, numbers, strict=True)]
-        again = [mark for mark, number in numbered if number == WATCHED - 1]
-        behind = [mark for mark, number in numbered if number == BEHIND]
-        late = [(again, number) for number in range(1, repeated.rounds + 1)] + [(behind, repeated.rounds)]
-        return [mark for mark, number in numbered if number < BEHIND] + [
-            (kind, at if at == STEP else at + number * repeated.micro_batches, group, start + ticks[number])
-            for some, number in late
-            for kind, at, group, start in some
-        ]
 
     def lane(self, marks: list[Mark]) -> int:
         """Encode the events of a rank, sorted by time."""
@@ -213,10 +190,8 @@ class TimelineColumns:
         if not any(event.cause for event in shown.timeline.events):
             return [[], [], []]
         tasks = []
-        in_round = shown.timeline.repetition.micro_batches if shown.timeline.repetition else 0
-        for event, later in shown.timeline.critical_rounds():
+        for event in shown.timeline.critical_path():
             text, micro_batch, group = split_task_id(event.id, shown.facts.get(event.id))
-            micro_batch += 0 if micro_batch == STEP else later * in_round
             tasks.append((self.names[TaskPrefix(text, event.phase, event.module)], micro_batch, self.groups[group]))
         return [[*column] for column in zip(*tasks, strict=True)]
 

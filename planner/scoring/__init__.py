@@ -37,7 +37,6 @@ from planner.scoring.score import (
     require_memory_in_order,
     score,
     task_seconds,
-    whole_score,
     with_bound,
     with_score,
 )
@@ -128,7 +127,6 @@ __all__ = [
     "tie_spread",
     "undecided_order",
     "unranked_alternatives",
-    "whole_score",
     "with_bound",
     "with_bound_digest",
     "with_hidden_offload",

@@ -1,7 +1,7 @@
 """The score of a plan, computed from the plan alone: seconds, lower bound, breakdown and memory."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from math import inf
 
@@ -19,14 +19,15 @@ from planner.scoring.host_memory import HostMemory, host_memory, require_host_me
 from planner.scoring.offload_check import require_hidden_offload
 from planner.scoring.plan_memory import PlanMemory, exceeds_memory
 from planner.scoring.possible import require_links, require_peak, require_possible
-from planner.scoring.step_simulation import repeats, simulated_step
+from planner.scoring.step_simulation import simulated_step
 from planner.scoring.table_score import breakdown_with_tables
 from planner.scoring.work_at_peak import link_seconds
-from planner.simulate import MemoryCurves, TaskSpans, Timeline, whole_curves, whole_tasks, whole_timeline
+from planner.simulate import MemoryCurves, TaskSpans, Timeline
 from planner.specs.base import with_fields
 from planner.specs.framework.overlap import AS_PRICED, Overlap
 from planner.units import GIB, percent
 
+MAX_UNFOLDED_MICRO_BATCHES = 64  # up to so many, each rank of a small job is simulated
 OPTIMAL_GAP = 1e-6  # a smaller relative gap counts as optimal: integer programs are solved no closer
 
 
@@ -34,8 +35,7 @@ OPTIMAL_GAP = 1e-6  # a smaller relative gap counts as optimal: integer programs
 class Score:
     """One step of a plan, priced, simulated and bounded from its own numbers.
 
-    Of many identical groups one is simulated (`timeline.representative_rank`), of many equal rounds of a pipeline a few
-    (`timeline.repetition`); `whole_score` has the others, too.
+    Of many identical groups one is simulated (`timeline.representative_rank`).
     """
 
     tasks: TaskTable  # those that were simulated
@@ -94,7 +94,7 @@ def score(plan: Plan, number: int = 0, overlap: Overlap = AS_PRICED) -> Score:
     """Expand, price, simulate and bound one step; `overlap`: exchanges that run beside compute, if not as priced."""
     plan = with_overlap(plan, overlap)
     pricing = pricing_of(plan)
-    many = plan.size > MAX_UNFOLDED_RANKS or repeats(plan, number)
+    many = plan.size > MAX_UNFOLDED_RANKS or len(plan.steps[number].micro_batches) > MAX_UNFOLDED_MICRO_BATCHES
     others = identical_groups(plan, number) if many else NO_IDENTICAL_GROUPS
     tasks, timeline = simulated_step(plan, number, pricing, others, overlap)
     require_hidden_offload(plan, number, pricing, tasks)
@@ -115,15 +115,7 @@ def require_sound(plan: Plan, number: int, pricing: Pricing, s: Score) -> None:
     if s.memory_share(s.fullest_rank) <= 1.0:  # bounds are of what fits
         require_possible({"seconds of the bound": s.bound.seconds}, plan.name, s.step_seconds, OPTIMAL_GAP)
     require_peak(plan, number, pricing, s.step_seconds, s.breakdown.compute)
-    require_links(plan, s.timeline.step_seconds, link_seconds(plan, s.tasks, s.timeline))
-
-
-def whole_score(s: Score) -> Score:
-    """The score with every task and event of the step, to be drawn or compared with a run."""
-    if s.timeline.repetition is None:
-        return s
-    events, tasks = whole_timeline(s.timeline), whole_tasks(s.timeline, s.tasks)
-    return replace(s, tasks=TaskTable.of(tasks), timeline=events, memory=whole_curves(s.memory, s.timeline))
+    require_links(plan, s.timeline.step_seconds, link_seconds(plan, s.tasks))
 
 
 def fullest_score(scores: Sequence[Score]) -> Score:

@@ -5,17 +5,18 @@ beside compute. Sends and what replicas exchange are left out: simulated is what
 that hides the rest, and other passes run beside that, so that slow links may move them in too short a step.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Sequence
+
+import numpy as np
 
 from planner.costs import peak_flops, pricing_of
 from planner.plan.feature_storage import computed_shares
 from planner.plan.gradient_flow import gradient_flows
 from planner.plan.plan_file import Plan, assignments
-from planner.plan.task import Task
+from planner.plan.tasks.task_table import TaskTable
 from planner.plan.tokens.encoder_outputs import fed_tokens
 from planner.scoring.objective_value import item_lengths
-from planner.simulate import Timeline
 from planner.specs.base import Ranks, with_fields
 from planner.specs.hardware.cluster import device_of_rank
 from planner.specs.shapes import step_flops
@@ -76,14 +77,12 @@ def peak_flops_of(plan: Plan, ranks: Ranks, dtype: str) -> float:
     return sum(count * peak_flops(plan.uses.devices[kind], dtype) for kind, count in kinds.items())
 
 
-def link_seconds(plan: Plan, tasks: Sequence[Task], timeline: Timeline) -> float:
+def link_seconds(plan: Plan, tasks: TaskTable) -> float:
     """Seconds of the rank whose passes exchange longest; of each group its first rank."""
-    pricing, busy = pricing_of(at_link_peak(plan)), defaultdict[int, float](float)
-    by_id = {task.id: task for task in tasks}
-    for event, count in zip(timeline.events, timeline.event_counts, strict=True):
-        if event.phase in ("F", "B", "I"):
-            busy[event.ranks[0]] += count * pricing.pass_cost(by_id[event.id]).comm
-    return max(busy.values(), default=0.0)
+    pricing, places = pricing_of(at_link_peak(plan)), tasks.where(lambda kind: kind.phase in ("F", "B", "I"))
+    first, like = tasks.alike(places, id, pricing.work_key)
+    seconds = np.array([pricing.pass_cost(tasks.task(place)).comm for place in first], dtype=np.float64)[like]
+    return float(np.bincount(tasks.column(lambda kind: min(kind.ranks, default=0))[places], seconds).max(initial=0.0))
 
 
 def at_link_peak(plan: Plan) -> Plan:

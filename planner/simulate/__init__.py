@@ -8,16 +8,13 @@ from planner.simulate.decisions import (
     Action,
     Decide,
     Decision,
-    Delays,
     Do,
     Event,
-    Failure,
     History,
     JobState,
     Segment,
     State,
     arrived,
-    known_seconds,
 )
 from planner.simulate.engine import simulate, simulated_end
 from planner.simulate.equal_micro_batches import equal_step_seconds
@@ -28,9 +25,7 @@ from planner.simulate.memory_curves import (
     OutputBytes,
     TaskSpans,
     simulate_memory,
-    whole_curves,
 )
-from planner.simulate.repetition import abridged_tasks, abridged_timeline, repeated, whole_tasks, whole_timeline
 from planner.simulate.time_parts import (
     ModuleWait,
     TimePart,
@@ -42,7 +37,7 @@ from planner.simulate.time_parts import (
 )
 from planner.simulate.timeline import TaskEvent, Timeline
 from planner.simulate.trace_reader import RecordedStep, median_step, read_steps
-from planner.simulate.trace_records import RoundsLeftOut, TracedStep, representatives_of_ranks
+from planner.simulate.trace_records import TracedStep, representatives_of_ranks
 from planner.simulate.trace_writer import build_trace, write_trace
 
 __all__ = [
@@ -54,10 +49,8 @@ __all__ = [
     "Curve",
     "Decide",
     "Decision",
-    "Delays",
     "Do",
     "Event",
-    "Failure",
     "FurtherBytes",
     "History",
     "JobState",
@@ -65,7 +58,6 @@ __all__ = [
     "ModuleWait",
     "OutputBytes",
     "RecordedStep",
-    "RoundsLeftOut",
     "Segment",
     "State",
     "TaskEvent",
@@ -73,19 +65,15 @@ __all__ = [
     "TimePart",
     "Timeline",
     "TracedStep",
-    "abridged_tasks",
-    "abridged_timeline",
     "arrived",
     "build_trace",
     "equal_step_seconds",
     "is_feed",
-    "known_seconds",
     "mean_seconds",
     "median_step",
     "rank_counts",
     "rank_parts",
     "read_steps",
-    "repeated",
     "representatives_of_ranks",
     "require_possible",
     "run_activities",
@@ -94,8 +82,5 @@ __all__ = [
     "simulate_memory",
     "simulated_end",
     "waits_for_modules",
-    "whole_curves",
-    "whole_tasks",
-    "whole_timeline",
     "write_trace",
 ]

@@ -4,12 +4,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from planner.errors import InputError
-from planner.simulate.decisions import Action, JobState, SecondsOf, State
+from planner.simulate.decisions import Action, JobState, State, known_seconds
 
 LEAVES = ("stop", "move", "resize")  # actions by which a job gives its GPUs back
 
 
-def require_possible(actions: Sequence[Action], state: State, seconds_of: SecondsOf, decision: str) -> None:
+def require_possible(actions: Sequence[Action], state: State, decision: str) -> None:
     """Raises InputError naming the first action that cannot happen."""
     leaving = leaving_jobs(actions, state.running)
     gone = [state.running[job] for job in leaving if state.running[job].beside in {"", *leaving}]
@@ -17,7 +17,7 @@ def require_possible(actions: Sequence[Action], state: State, seconds_of: Second
     if any(action.do == "pack" for action in actions):
         stays = {job: run for job, run in state.running.items() if job not in leaving}
         alone = {frozenset(run.gpus): job for job, run in stays.items() if run.beside not in stays}
-    check = ActionCheck(state, seconds_of, {gpu for run in gone for gpu in run.gpus}, set(), alone)
+    check = ActionCheck(state, {gpu for run in gone for gpu in run.gpus}, set(), alone)
     seen: set[str] = set()
     for number, action in enumerate(actions):
         fault = f"job `{action.job}` is decided twice" if action.job in seen else check.fault(action)
@@ -45,7 +45,6 @@ class ActionCheck:
     """
 
     state: State
-    seconds_of: SecondsOf
     given_back: set[int]
     taken: set[int]
     alone: dict[frozenset[int], str]
@@ -87,7 +86,7 @@ class ActionCheck:
         if action.do in ("move", "resize") and (len(gpus) == len(job.gpus)) != (action.do == "move"):
             return f"it has {len(job.gpus)} GPUs, and would have {len(gpus)}"
         other = (waiting.get(beside) or running[beside]).job if beside else None
-        known = self.seconds_of(job.job, kinds[0], len(gpus), other)
+        known = known_seconds(job.job, kinds[0], len(gpus), other)
         return "" if known else f"how long it takes on {len(gpus)} of {kinds[0]} is not known"
 
     def is_free(self, gpu: int) -> bool:

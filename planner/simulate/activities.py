@@ -1,19 +1,17 @@
-"""The input of the event clock: activities that hold lanes, move bytes over links, and wait.
+"""The input of the event clock: activities that hold lanes, and wait.
 
-The tasks of a plan and the operators of a recorded trace both become activities:
-
-- a lane is a FIFO queue with a capacity of 1: a stream of a device, or a thread of its host. Activities that no other
-  activity queues (`queued_by`) are in it from the beginning, by number; the others join it when the activity that
-  queues them ends. So the order within a lane is fixed where the program fixes it, and found while the clock runs where
-  a host decides it, as for kernels on a stream. At the head of its queues an activity occupies its share of the lanes;
-  it starts when all its lanes have admitted it and all that it waits for has ended. A lane admits at most one activity
-  of each sharer at a time.
-- a link divides its bandwidth equally among its transfers; a transfer runs at the rate of its slowest link.
+The tasks of a plan and the operators of a recorded trace both become activities. A lane is a FIFO queue with a
+capacity of 1: a stream of a device, or a thread of its host. Activities that no other activity queues (`queued_by`)
+are in it from the beginning, by number; the others join it when the activity that queues them ends. So the order
+within a lane is fixed where the program fixes it, and found while the clock runs where a host decides it, as for
+kernels on a stream. At the head of its queues an activity occupies its share of the lanes; it starts when all its
+lanes have admitted it and all that it waits for has ended. A lane admits at most one activity of each sharer at a
+time.
 
 `require_valid` checks them before the clock runs: indices in range, shapes as documented, quantities finite.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -32,16 +30,13 @@ NO_ACTIVITY = -1  # in `queued_by`, `sharer` and `causes`: there is none
 class Activities:
     """The n activities of a program, numbered in program order."""
 
-    seconds: FloatArray  # (n,) duration; of a transfer, the latency before its first byte
+    seconds: FloatArray  # (n,) duration
     lanes: RaggedArray
     after: RaggedArray  # activities that must have ended before this one starts
     queued_by: IntArray  # (n,) the activity whose end puts this one into the queues of its lanes, or NO_ACTIVITY
     share: FloatArray  # (n,) of the capacity of each of its lanes, 0 to 1
     sharer: IntArray  # (n,) activities with the same sharer are never in a lane together; or NO_ACTIVITY
-    bytes: FloatArray  # (n,) to transfer
-    links: RaggedArray  # that the bytes cross
     lane_count: int
-    bandwidth: FloatArray  # (links,) bytes per second
 
     @property
     def count(self) -> int:
@@ -63,18 +58,11 @@ class ActivityBuilder:
         self.scalar_fields: list[tuple[float, int, float, int]] = []  # seconds, queued_by, share, sharer
         self.lanes: list[Sequence[int]] = []
         self.after: list[Sequence[int]] = []
-        self.bytes: dict[int, float] = {}
-        self.links: dict[int, Sequence[int]] = {}
         self.lane_count = 0
-        self.bandwidth: list[float] = []
 
     def add_lane(self) -> int:
         self.lane_count += 1
         return self.lane_count - 1
-
-    def add_link(self, bytes_per_second: float) -> int:
-        self.bandwidth.append(bytes_per_second)
-        return len(self.bandwidth) - 1
 
     def add(
         self,
@@ -92,16 +80,9 @@ class ActivityBuilder:
         self.after.append(after)
         return len(self.scalar_fields) - 1
 
-    def set_transfer(self, activity: int, size_bytes: float, links: Sequence[int]) -> None:
-        """Let an activity transfer bytes over links after its seconds have passed."""
-        self.bytes[activity], self.links[activity] = size_bytes, links
-
     def build(self) -> Activities:
         """The activities as arrays."""
-        count = len(self.scalar_fields)
         scalars = np.array(self.scalar_fields, dtype=np.float64).reshape(-1, 4)
-        moved = np.zeros(count)
-        moved[[*self.bytes]] = [*self.bytes.values()]
         return Activities(
             seconds=scalars[:, 0].copy(),
             lanes=ragged(self.lanes),
@@ -109,23 +90,11 @@ class ActivityBuilder:
             queued_by=scalars[:, 1].astype(np.int64),
             share=scalars[:, 2].copy(),
             sharer=scalars[:, 3].astype(np.int64),
-            bytes=moved,
-            links=sparse_ragged(self.links, count),
             lane_count=self.lane_count,
-            bandwidth=np.array(self.bandwidth, dtype=np.float64),
         )
 
 
-def sparse_ragged(each: Mapping[int, Sequence[int]], count: int) -> RaggedArray:
-    """A list of integers for each of `count` activities, flattened; where `each` has none, it is empty."""
-    numbers = sorted(each)
-    first = np.zeros(count + 1, dtype=np.int64)
-    first[[number + 1 for number in numbers]] = [len(each[number]) for number in numbers]
-    np.cumsum(first, out=first)
-    return RaggedArray(first, np.array([entry for number in numbers for entry in each[number]], dtype=np.int64))
-
-
-MAX_QUANTITY = 1e300  # upper limit of any quantity
+MAX_SECONDS = 1e300
 
 
 def require_valid(activities: Activities) -> None:
@@ -135,7 +104,6 @@ def require_valid(activities: Activities) -> None:
     for name, lists, below in (
         ("lane", activities.lanes, activities.lane_count),
         ("activity", activities.after, n),
-        ("link", activities.links, len(activities.bandwidth)),
     ):
         require_lists(name, lists, n)
         article = "an" if name == "activity" else "a"
@@ -148,23 +116,19 @@ def require_valid(activities: Activities) -> None:
         below = n if what == "queued by" else np.iinfo(np.int64).max
         require_all((each >= NO_ACTIVITY) & (each < below), f"is {what} an activity that does not exist")
     require_all((activities.share >= 0) & (activities.share <= 1), "asks for a share that is not between 0 and 1")
-    for what, amounts in (("seconds", activities.seconds), ("bytes", activities.bytes)):
-        require_all((amounts >= 0) & (amounts < MAX_QUANTITY), f"has {what} that are negative, or not finite")
-    if not ((activities.bandwidth > 0) & (activities.bandwidth < MAX_QUANTITY)).all():
-        raise invalid_activities("a bandwidth is not above 0, or not finite")
-    require_all((activities.bytes == 0) | (np.diff(activities.links.offsets) > 0), "moves bytes over no link")
+    seconds = activities.seconds
+    require_all((seconds >= 0) & (seconds < MAX_SECONDS), "has seconds that are negative, or not finite")
     require_once("lane", activities.lanes)
 
 
 def require_lengths(activities: Activities) -> None:
     """Check the lengths of all arrays: compiled code would read beyond the end of one that is too short."""
     n = activities.count
-    each = {"seconds": n, "queued_by": n, "share": n, "sharer": n, "bytes": n}
-    for name, length in (each | {"bandwidth": len(activities.bandwidth)}).items():
+    for name in ("seconds", "queued_by", "share", "sharer"):
         shape = np.shape(getattr(activities, name))
-        if shape != (length,):
-            raise invalid_activities(f"`{name}` has the shape {shape}, not ({length},): one for each")
-    for name in ("lanes", "after", "links"):
+        if shape != (n,):
+            raise invalid_activities(f"`{name}` has the shape {shape}, not ({n},): one for each")
+    for name in ("lanes", "after"):
         lists: RaggedArray = getattr(activities, name)
         if np.ndim(lists.offsets) != 1 or np.ndim(lists.values) != 1:
             raise invalid_activities(f"`{name}` is not two flat arrays")

@@ -2,9 +2,7 @@
  * give the same starts, ends and causes, bit for bit: the same operations in the same order, no fused multiply-add
  * (-ffp-contract=off).
  *
- * Where clock.py leaves outdated estimates of a transfer's end in its heap and skips them, here each activity has one
- * entry in the heap, which moves: events are ordered by time, then by number, so the result is the same. All arrays are
- * allocated with their final lengths.
+ * All arrays are allocated with their final lengths.
  */
 #include <stdint.h>
 #include <stdlib.h>
@@ -12,15 +10,14 @@
 typedef int64_t I;
 static const double ROUNDING = 1e-9;
 enum { NO_ACTIVITY = -1, ABSENT = -1, HELD = 40 };
-enum { AHEAD, MOVING, MOVED };                             /* state of a transfer: before, during, after moving its bytes */
 
 typedef struct { const I *first, *of; } Lists;             /* the list of i is of[first[i]] … of[first[i + 1] - 1] */
 
 typedef struct {
-    I count, lane_count, link_count;
-    const double *seconds, *share, *bytes, *bandwidth;
+    I count, lane_count;
+    const double *seconds, *share;
     const I *queued_by, *sharer;
-    Lists lanes, after, links;
+    Lists lanes, after;
 } Activities;
 
 typedef struct { I *first, *of, *head, *tail; } Queues;    /* FIFO; each allocated at its greatest length */
@@ -35,12 +32,8 @@ typedef struct {
     Queues lanes;
     double *free;                                          /* of each lane */
     I *sharers, *sharer_in;                                /* number of sharers in each lane, and which */
-    I *heap, *place, size;                                 /* heap of activities by `when`; position of each, or ABSENT */
+    I *heap, size;                                         /* heap of activities by `when` */
     double *when;
-    uint8_t *moving;
-    double *left, *rate, *since;
-    I *on, *on_first, *on_count, *on_place, *owner;        /* per link, entries of `links` in flight */
-    I *seen, look;                                         /* the last update of rates that visited each transfer */
     void *held[HELD];                                      /* all allocations of this run */
     I holds, failed;
 } Clock;
@@ -57,40 +50,25 @@ static void *memory(Clock *c, I count, size_t size)
 
 static int before(const Clock *c, I i, I j) { return c->when[i] < c->when[j] || (c->when[i] == c->when[j] && i < j); }
 
-static void place_at(Clock *c, I at, I i) { c->heap[at] = i; c->place[i] = at; }
-
-static void up(Clock *c, I at, I i)
-{
-    while (at > 0 && before(c, i, c->heap[(at - 1) / 2])) { place_at(c, at, c->heap[(at - 1) / 2]); at = (at - 1) / 2; }
-    place_at(c, at, i);
-}
-
-static void down(Clock *c, I at, I i)
-{
-    for (I child = 2 * at + 1; child < c->size; child = 2 * at + 1) {
-        if (child + 1 < c->size && before(c, c->heap[child + 1], c->heap[child])) child++;
-        if (!before(c, c->heap[child], i)) break;
-        place_at(c, at, c->heap[child]);
-        at = child;
-    }
-    place_at(c, at, i);
-}
-
-/* Schedule the next event of i, or move it to another time. */
+/* Schedule the end of i. */
 static void schedule(Clock *c, I i, double when)
 {
-    int later = c->place[i] != ABSENT && when > c->when[i];
+    I at = c->size++;
     c->when[i] = when;
-    if (c->place[i] == ABSENT) up(c, c->size++, i);
-    else if (later) down(c, c->place[i], i);
-    else up(c, c->place[i], i);
+    for (; at > 0 && before(c, i, c->heap[(at - 1) / 2]); at = (at - 1) / 2) c->heap[at] = c->heap[(at - 1) / 2];
+    c->heap[at] = i;
 }
 
 static I pop(Clock *c)
 {
-    I top = c->heap[0], last = c->heap[--c->size];
-    if (c->size) down(c, 0, last);
-    c->place[top] = ABSENT;
+    I top = c->heap[0], last = c->heap[--c->size], at = 0;
+    for (I child = 1; child < c->size; child = 2 * at + 1) {
+        if (child + 1 < c->size && before(c, c->heap[child + 1], c->heap[child])) child++;
+        if (!before(c, c->heap[child], last)) break;
+        c->heap[at] = c->heap[child];
+        at = child;
+    }
+    c->heap[at] = last;
     return top;
 }
 
@@ -150,58 +128,6 @@ static void end(Clock *c, I i, double now)
     }
 }
 
-/* --------------------------------------------------------------------------------------------------------- links */
-
-/* New expected ends of the transfers on the links of `changed`; those whose rate stays the same keep their end. */
-static void update_rates(Clock *c, I changed, double now)
-{
-    const Activities *a = c->a;
-    c->look++;
-    for (I k = a->links.first[changed]; k < a->links.first[changed + 1]; k++) {
-        I link = a->links.of[k];
-        for (I at = 0; at < c->on_count[link]; at++) {
-            I j = c->owner[c->on[c->on_first[link] + at]], l = a->links.first[j];
-            if (c->seen[j] == c->look) continue;
-            c->seen[j] = c->look;
-            double rate = a->bandwidth[a->links.of[l]] / (double)c->on_count[a->links.of[l]];
-            for (l++; l < a->links.first[j + 1]; l++) {
-                double part = a->bandwidth[a->links.of[l]] / (double)c->on_count[a->links.of[l]];
-                if (part < rate) rate = part;
-            }
-            if (rate == c->rate[j]) continue;
-            double left = c->left[j] - c->rate[j] * (now - c->since[j]);
-            c->left[j] = left > 0.0 ? left : 0.0;
-            c->since[j] = now, c->rate[j] = rate;
-            schedule(c, j, now + c->left[j] / rate);
-        }
-    }
-}
-
-static void begin(Clock *c, I i, double now)
-{
-    const Lists *links = &c->a->links;
-    c->moving[i] = MOVING;
-    c->left[i] = c->a->bytes[i], c->since[i] = now;
-    for (I k = links->first[i]; k < links->first[i + 1]; k++) {
-        I link = links->of[k];
-        c->on_place[k] = c->on_count[link]++;
-        c->on[c->on_first[link] + c->on_place[k]] = k;
-    }
-    update_rates(c, i, now);
-}
-
-static void finish(Clock *c, I i, double now)
-{
-    const Lists *links = &c->a->links;
-    c->moving[i] = MOVED;
-    for (I k = links->first[i]; k < links->first[i + 1]; k++) {
-        I link = links->of[k], last = c->on[c->on_first[link] + --c->on_count[link]];
-        c->on[c->on_first[link] + c->on_place[k]] = last;  /* their order has no effect */
-        c->on_place[last] = c->on_place[k];
-    }
-    update_rates(c, i, now);
-}
-
 /* --------------------------------------------------------------------------------------------------------- a run */
 
 /* The inverse of some lists: for each of `keys`, which of `count` lists name it, ascending. NO_ACTIVITY is skipped. */
@@ -234,27 +160,16 @@ static Queues queues(Clock *c, I keys, I count, const Lists *lists)
 static void prepare(Clock *c)
 {
     const Activities *a = c->a;
-    I n = a->count, on_links = a->links.first[n];
+    I n = a->count;
     c->followers = inverted(c, n, n, a->after.first, a->after.of);
     c->queued = inverted(c, n, n, NULL, a->queued_by);
     c->lanes = queues(c, a->lane_count, n, &a->lanes);
-    c->on_first = queues(c, a->link_count, n, &a->links).first;
     c->blocked = memory(c, n, sizeof(I));
     c->free = memory(c, a->lane_count, sizeof(double));
     c->sharers = memory(c, a->lane_count, sizeof(I));
     c->sharer_in = memory(c, a->lanes.first[n], sizeof(I));
     c->heap = memory(c, n, sizeof(I));
-    c->place = memory(c, n, sizeof(I));
     c->when = memory(c, n, sizeof(double));
-    c->moving = memory(c, n, sizeof(uint8_t));
-    c->left = memory(c, n, sizeof(double));
-    c->rate = memory(c, n, sizeof(double));
-    c->since = memory(c, n, sizeof(double));
-    c->on = memory(c, on_links, sizeof(I));
-    c->on_count = memory(c, a->link_count, sizeof(I));
-    c->on_place = memory(c, on_links, sizeof(I));
-    c->owner = memory(c, on_links, sizeof(I));
-    c->seen = memory(c, n, sizeof(I));
 }
 
 static void index_waiters(Clock *c)
@@ -264,16 +179,14 @@ static void index_waiters(Clock *c)
     for (I i = 0; i < a->count; i++) {
         I lanes = a->lanes.first[i + 1] - a->lanes.first[i];
         c->causes[i] = NO_ACTIVITY;
-        c->place[i] = ABSENT;
         c->blocked[i] = lanes + a->after.first[i + 1] - a->after.first[i] + (a->queued_by[i] != NO_ACTIVITY && !lanes);
-        for (I k = a->links.first[i]; k < a->links.first[i + 1]; k++) c->owner[k] = i;
         if (a->queued_by[i] != NO_ACTIVITY) continue;
         for (I k = a->lanes.first[i]; k < a->lanes.first[i + 1]; k++) c->lanes.of[c->lanes.tail[a->lanes.of[k]]++] = i;
     }
 }
 
-/* Returns 0, or -1 when out of memory. `starts`, `ends` and `ended` come in as zeros; indices are in range, each transfer
- * has links, no activity names a lane twice: compiled_clock.py has checked this. */
+/* Returns 0, or -1 when out of memory. `starts`, `ends` and `ended` come in as zeros; indices are in range, no
+ * activity names a lane twice: compiled_clock.py has checked this. */
 I planner_clock(const Activities *a, double *starts, double *ends, I *causes, uint8_t *ended)
 {
     Clock clock = {.a = a, .starts = starts, .ends = ends, .causes = causes, .ended = ended}, *c = &clock;
@@ -285,10 +198,7 @@ I planner_clock(const Activities *a, double *starts, double *ends, I *causes, ui
         for (I lane = 0; lane < a->lane_count; lane++) admit(c, lane, 0.0, NO_ACTIVITY);
         while (c->size) {
             I i = pop(c);
-            double now = c->when[i];
-            if (a->bytes[i] > 0.0 && c->moving[i] == AHEAD) { begin(c, i, now); continue; }
-            if (c->moving[i] == MOVING) finish(c, i, now);
-            end(c, i, now);
+            end(c, i, c->when[i]);
         }
     }
     while (c->holds) free(c->held[--c->holds]);

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from planner.simulate.activities import NO_ACTIVITY, Activities, ActivityTimes
 
 ROUNDING = 1e-9  # tolerance when shares add up to 1
-LATENT, MOVING = 0, 1  # a transfer before its first byte, and while bytes move
 
 
 class Clock:
@@ -36,8 +35,7 @@ class Clock:
         self.queued: list[list[int]] = [[] for _ in range(n)]  # activities that the end of each one queues
         self.free = [1.0] * activities.lane_count
         self.sharers: list[set[int]] = [set() for _ in range(activities.lane_count)]
-        self.ending: list[tuple[float, int, int]] = []  # heap of expected ends: time, activity, version of the estimate
-        self.transfers = Transfers(activities)
+        self.ending: list[tuple[float, int]] = []  # heap of ends: time, activity
         self.index_waiters()
 
     def index_waiters(self) -> None:
@@ -61,13 +59,7 @@ class Clock:
         for lane in range(self.activities.lane_count):
             self.admit(lane, 0.0, NO_ACTIVITY)
         while self.ending:
-            now, i, guess = heappop(self.ending)
-            if self.transfers.stale(i, guess):
-                continue
-            if self.transfers.is_about_to_move(i):
-                self.push_ends(self.transfers.begin(i, now))
-                continue
-            self.push_ends(self.transfers.finish(i, now))
+            now, i = heappop(self.ending)
             self.end(i, now)
 
     def end(self, i: int, now: float) -> None:
@@ -107,57 +99,7 @@ class Clock:
     def start(self, i: int, now: float, cause: int) -> None:
         """Start an activity that holds its lanes and waits for no other."""
         self.starts[i], self.causes[i] = now, cause
-        heappush(self.ending, (now + self.seconds[i], i, 0))
-
-    def push_ends(self, guesses: list[tuple[float, int, int]]) -> None:
-        for guess in guesses:
-            heappush(self.ending, guess)
-
-
-class Transfers:
-    """Transfers in flight. When one begins or ends, the rates and expected ends of those on its links are updated."""
-
-    def __init__(self, activities: Activities) -> None:
-        self.size, self.links = activities.bytes.tolist(), [activities.links[i] for i in range(activities.count)]
-        self.bandwidth = activities.bandwidth.tolist()
-        self.on: list[list[int]] = [[] for _ in self.bandwidth]  # transfers on each link, in order of arrival
-        self.left = dict[int, float]()  # bytes that each transfer in flight still has to move
-        self.rate = dict[int, float]()  # bytes per second
-        self.since = dict[int, float]()  # time at which `left` was computed
-        self.guess = dict[int, int]()  # version of the current estimate of the end
-
-    def stale(self, i: int, guess: int) -> bool:
-        return guess != self.guess.get(i, 0)
-
-    def is_about_to_move(self, i: int) -> bool:
-        """Whether the latency of an activity has passed and its bytes have yet to move."""
-        return self.size[i] > 0 and i not in self.guess
-
-    def begin(self, i: int, now: float) -> list[tuple[float, int, int]]:
-        self.left[i], self.rate[i], self.since[i], self.guess[i] = self.size[i], 0.0, now, 0
-        for link in self.links[i]:
-            self.on[link].append(i)
-        return self.update_rates(i, now)
-
-    def finish(self, i: int, now: float) -> list[tuple[float, int, int]]:
-        if i not in self.left:
-            return []
-        for link in self.links[i]:
-            self.on[link].remove(i)
-        del self.left[i], self.rate[i], self.since[i]
-        return self.update_rates(i, now)
-
-    def update_rates(self, changed: int, now: float) -> list[tuple[float, int, int]]:
-        """New expected ends of transfers on the links of `changed`; where the rate stays the same, so does the end."""
-        guesses = []
-        for j in dict.fromkeys(j for link in self.links[changed] for j in self.on[link]):
-            rate = min(self.bandwidth[link] / len(self.on[link]) for link in self.links[j])
-            if rate != self.rate[j]:
-                self.left[j] = max(0.0, self.left[j] - self.rate[j] * (now - self.since[j]))
-                self.since[j], self.rate[j] = now, rate
-                self.guess[j] += 1
-                guesses.append((now + self.left[j] / rate, j, self.guess[j]))
-        return guesses
+        heappush(self.ending, (now + self.seconds[i], i))
 
 
 def run_in_python(activities: Activities) -> tuple[ActivityTimes, NDArray[np.bool_]]:

@@ -11,10 +11,10 @@ from planner.simulate.activities import Activities, ActivityTimes, require_valid
 from planner.simulate.clock import run_in_python as run_clock
 
 LIBRARY = Path(__file__).with_name("libclock.so")
-COUNTS = ("count", "lane_count", "link_count")
-FLOATS = ("seconds", "share", "bytes", "bandwidth")
+COUNTS = ("count", "lane_count")
+FLOATS = ("seconds", "share")
 NUMBERS = ("queued_by", "sharer")
-LISTS = ("lanes", "after", "links")
+LISTS = ("lanes", "after")
 
 
 class ActivitiesStruct(ctypes.Structure):
@@ -58,8 +58,8 @@ def run_compiled(library: ctypes.CDLL, activities: Activities) -> tuple[Activity
         lists: RaggedArray = getattr(activities, name)
         buffers[f"{name}_first"] = np.ascontiguousarray(lists.offsets, dtype=np.int64)
         buffers[f"{name}_of"] = np.ascontiguousarray(lists.values, dtype=np.int64)
-    counts = zip(COUNTS, (activities.count, activities.lane_count, len(activities.bandwidth)), strict=True)
-    struct = ActivitiesStruct(**dict(counts), **{name: each.ctypes.data for name, each in buffers.items()})
+    counts = {name: getattr(activities, name) for name in COUNTS}
+    struct = ActivitiesStruct(**counts, **{name: each.ctypes.data for name, each in buffers.items()})
     starts = np.zeros(activities.count)
     ends = np.zeros(activities.count)
     causes = np.zeros(activities.count, dtype=np.int64)

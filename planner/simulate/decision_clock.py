@@ -1,16 +1,16 @@
 """A clock that asks: jobs on GPUs, and at each event a policy that decides what happens next.
 
-What happens is an arrival, an end, a restart (a job makes progress again), a failure or a repair of GPUs, or the time
-at which the policy asked to be woken; all of one instant are one event. The policy sees a state that it cannot change,
-and returns actions. They are checked before any of them happens; GPUs of all that stop or move are free to all that
-start.
+What happens is an arrival, an end, a restart (a job makes progress again), or the time at which the policy asked to be
+woken; all of one instant are one event. The policy sees a state that it cannot change, and returns actions. They are
+checked before any of them happens; GPUs of all that stop or move are free to all that start.
 
     start   a waiting job on free GPUs of one kind         pack    any job on the GPUs that another has to itself
     resize  a running job on another number of GPUs        stop    a running job: it waits, and keeps its work
     move    a running job on as many other GPUs            wait    ask again at `until`, if nothing happens before
 
-A job's work is 1, and passes at 1 / seconds(job, kind, count) a second; whoever starts again, moves or is resized holds
-its GPUs for `restart` seconds first. What runs for fixed times stands in simulate/clock.py instead.
+A job's work is 1, and passes at 1 / seconds a second, which it says for a kind, a count and whom it is beside; whoever
+starts again, moves or is resized holds its GPUs for `restart_s` seconds first. What runs for fixed times stands in
+simulate/clock.py instead.
 """
 
 import heapq
@@ -24,16 +24,12 @@ from typing import NamedTuple
 from planner.errors import Infeasible
 from planner.simulate.action_check import holder, leaving_jobs, require_possible
 from planner.simulate.decisions import (
-    NO_DELAYS,
     Action,
     Decide,
     Decision,
-    Delays,
     Event,
-    Failure,
     History,
     JobState,
-    SecondsOf,
     Segment,
     State,
     What,
@@ -54,14 +50,13 @@ class Start(NamedTuple):
 class DecisionClock:
     """The heap of what is to come, and the jobs as they are."""
 
-    def __init__(self, jobs: Sequence[ClusterJob], fleet: Fleet, delays: Delays, seconds_of: SecondsOf) -> None:
-        self.fleet, self.delays, self.seconds_of = fleet, delays, seconds_of
-        self.heap: list[tuple[float, int, What, str, tuple[int, ...]]] = []
+    def __init__(self, jobs: Sequence[ClusterJob], fleet: Fleet, restart_s: float) -> None:
+        self.fleet, self.restart_s = fleet, restart_s
+        self.heap: list[tuple[float, int, What, str]] = []
         self.pushed, self.numbers = 0, count()
         self.waiting: dict[str, JobState] = {}
         self.running: dict[str, JobState] = {}
         self.free = {number: frozenset(node.gpus) for number, node in enumerate(fleet.nodes)}
-        self.down: set[int] = set()
         self.history = History()
         self.jobs = {job.id: job for job in jobs}
         self.waiting_view, self.running_view = MappingProxyType(self.waiting), MappingProxyType(self.running)
@@ -69,24 +64,24 @@ class DecisionClock:
         for job in jobs:
             self.push(job.submit_s, "arrival", job.id)
 
-    def push(self, at: float, what: What, job: str = "", gpus: tuple[int, ...] = ()) -> None:
-        heapq.heappush(self.heap, (at, self.pushed, what, job, gpus))
+    def push(self, at: float, what: What, job: str = "") -> None:
+        heapq.heappush(self.heap, (at, self.pushed, what, job))
         self.pushed += 1
 
     def state(self, now: float) -> State:
-        return State(now, self.fleet, self.waiting_view, self.running_view, self.free_view, self.delays)
+        return State(now, self.fleet, self.waiting_view, self.running_view, self.free_view, self.restart_s)
 
     def next_event(self) -> Event:
         """All that happens at the next instant; nothing, where what was to end has moved since."""
         at = self.heap[0][0]
         happened: list[tuple[What, str]] = []
         while self.heap and self.heap[0][0] == at:
-            _, _, what, job, gpus = heapq.heappop(self.heap)
-            if self.happens(at, what, job, gpus):
+            _, _, what, job = heapq.heappop(self.heap)
+            if self.happens(at, what, job):
                 happened.append((what, job))
         return Event(at, tuple(happened))
 
-    def happens(self, at: float, what: What, job: str, gpus: tuple[int, ...]) -> bool:
+    def happens(self, at: float, what: What, job: str) -> bool:
         """Let it happen; False where it no longer does."""
         run = self.running.get(job)
         if what == "arrival":
@@ -98,14 +93,6 @@ class DecisionClock:
             self.history.ends[job] = at
         elif what == "restart":
             return run is not None and run.ready == at
-        elif what == "failure":
-            self.down |= {*gpus}
-            for each in [job for job, run in self.running.items() if {*run.gpus} & {*gpus}]:
-                self.waiting[each] = self.settle(each, at, self.delays.checkpoint)
-            self.take(gpus)
-        elif what == "repair":
-            self.down -= {*gpus}
-            self.give_back(gpus)
         return True
 
     # ------------------------------------------------------------------------------------------- jobs and their GPUs
@@ -116,24 +103,21 @@ class DecisionClock:
 
     def give_back(self, gpus: Iterable[int]) -> None:
         for gpu in gpus:
-            if gpu not in self.down:
-                self.free[self.fleet.node_of[gpu]] |= {gpu}
+            self.free[self.fleet.node_of[gpu]] |= {gpu}
 
-    def cut(self, job: str, now: float, checkpoint: float = 0.0) -> JobState:
-        """End a job's segment; as it is then. `checkpoint`: work since the last multiple of it is lost."""
+    def cut(self, job: str, now: float) -> JobState:
+        """End a job's segment; as it is then."""
         run = self.running.pop(job)
-        progress = max(0.0, now - run.ready)
-        kept = progress // checkpoint * checkpoint if checkpoint else progress
-        left = 0.0 if now == run.end else max(0.0, run.left - kept / run.seconds)
+        left = 0.0 if now == run.end else max(0.0, run.left_at(now))
         self.history.segments.append(
             Segment(job, run.kind, run.gpus, run.since, run.ready, now, run.left - left, run.beside)
         )
         return JobState(run.job, run.number, run.kinds, left, run.attained_at(now), run.started)
 
-    def settle(self, job: str, now: float, checkpoint: float = 0.0) -> JobState:
+    def settle(self, job: str, now: float) -> JobState:
         """Take a job off its GPUs, which whom it shared them with has alone from then on."""
         run = self.running[job]
-        state = self.cut(job, now, checkpoint)
+        state = self.cut(job, now)
         if run.beside:
             self.share(run.beside, now, "")
         else:
@@ -149,7 +133,7 @@ class DecisionClock:
         """Put a job on GPUs."""
         kind = self.fleet.kind_of[gpus[0]]
         beside = self.jobs[start.beside] if start.beside else None
-        ready, seconds = start.now + start.delay, self.seconds_of(state.job, kind, len(gpus), beside) or inf
+        ready, seconds = start.now + start.delay, known_seconds(state.job, kind, len(gpus), beside) or inf
         run = replace(
             state,
             started=start.now if state.started is None else state.started,
@@ -172,7 +156,7 @@ class DecisionClock:
     def decide(self, event: Event, actions: Sequence[Action]) -> None:
         """Check actions, and let them happen. Raises InputError: the first that cannot, and nothing has happened."""
         now = event.at
-        require_possible(actions, self.state(now), self.seconds_of, f"decision {len(self.history.decisions)}")
+        require_possible(actions, self.state(now), f"decision {len(self.history.decisions)}")
         states = {job: self.settle(job, now) for job in leaving_jobs(actions, self.running)}
         for action in actions:
             state = states.get(action.job) or self.waiting.get(action.job)
@@ -190,27 +174,16 @@ class DecisionClock:
         self.history.moves += again
         self.waiting.pop(action.job, None)
         beside = holder(action.gpus, self.running) if action.do == "pack" else ""
-        self.run(action.job, state, action.gpus, Start(now, self.delays.restart if again else 0.0, beside))
+        self.run(action.job, state, action.gpus, Start(now, self.restart_s if again else 0.0, beside))
         if beside:
             self.share(beside, now, action.job)
 
 
-def run_jobs(
-    jobs: Sequence[ClusterJob],
-    fleet: Fleet,
-    decide: Decide,
-    delays: Delays = NO_DELAYS,
-    *,
-    failures: Sequence[Failure] = (),
-    seconds_of: SecondsOf = known_seconds,
-) -> History:
+def run_jobs(jobs: Sequence[ClusterJob], fleet: Fleet, decide: Decide, restart_s: float = 0.0) -> History:
     """Run jobs to their ends as a policy decides. Raises InputError for an action that cannot happen, and Infeasible
     where jobs wait and nothing will happen any more.
     """
-    clock = DecisionClock(jobs, fleet, delays, seconds_of)
-    for failure in failures:
-        clock.push(failure.at, "failure", gpus=failure.gpus)
-        clock.push(failure.until, "repair", gpus=failure.gpus)
+    clock = DecisionClock(jobs, fleet, restart_s)
     while clock.heap:
         event = clock.next_event()
         if event.happened and len(clock.history.ends) < len(jobs):

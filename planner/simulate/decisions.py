@@ -7,12 +7,12 @@ from typing import Literal, NamedTuple
 
 from planner.specs.cluster_jobs.jobs import ClusterJob, Fleet
 
-What = Literal["arrival", "end", "restart", "failure", "repair", "wake"]
+What = Literal["arrival", "end", "restart", "wake"]
 Do = Literal["start", "resize", "move", "pack", "stop", "wait"]
 
 
 class Event(NamedTuple):
-    """All that happens at one instant: what, and to which job; a failure, repair or wake is of none."""
+    """All that happens at one instant: what, and to which job; a wake is of none."""
 
     at: float
     happened: tuple[tuple[What, str], ...]
@@ -38,25 +38,6 @@ class Decision(NamedTuple):
 
     event: Event
     actions: tuple[Action, ...]
-
-
-class Failure(NamedTuple):
-    """GPUs that are gone from `at` until `until`."""
-
-    at: float
-    gpus: tuple[int, ...]
-    until: float
-
-
-@dataclass(frozen=True, slots=True)
-class Delays:
-    """What a restart costs, and how often work is saved, in seconds; 0: for nothing, and always."""
-
-    restart: float = 0.0
-    checkpoint: float = 0.0
-
-
-NO_DELAYS = Delays()
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +81,7 @@ class State:
     waiting: Mapping[str, JobState]  # in order of arrival
     running: Mapping[str, JobState]
     free: Mapping[int, frozenset[int]]  # node → its free GPUs
-    delays: Delays = NO_DELAYS
+    restart_s: float = 0.0  # without progress, of a job that starts again, moves or is resized
 
     def free_counts(self) -> dict[str, int]:
         """Kind → free GPUs."""
@@ -141,7 +122,6 @@ class History:
 
 
 Decide = Callable[[State, Event], Iterable[Action]]
-SecondsOf = Callable[[ClusterJob, str, int, ClusterJob | None], float | None]  # job, kind, count, whom beside
 
 
 def known_seconds(job: ClusterJob, kind: str, count: int, beside: ClusterJob | None) -> float | None:

@@ -15,6 +15,7 @@ from planner.costs import Cost, StepPrices
 from planner.errors import InputError
 from planner.plan.mesh.identical_groups import NO_IDENTICAL_GROUPS, IdenticalGroups, representative_ranks
 from planner.plan.task import Task
+from planner.plan.tasks.merge_orders import check_ids
 from planner.plan.tasks.ragged_array import RaggedArray, ragged
 from planner.plan.tasks.task_table import TaskTable, numbered
 from planner.simulate.activities import NO_ACTIVITY, Activities, ActivityTimes
@@ -42,11 +43,7 @@ def simulate(
     """
     table = TaskTable.of(tasks)
     costs, ids = step_costs(table, price), table.ids
-    if len({*ids}) < len(ids):
-        twice = next(id for at, id in enumerate(ids) if id in ids[:at])
-        raise InputError(
-            f"two tasks are called {twice}", where="steps", fix="give each group one entry in a micro-batch"
-        )
+    check_ids(table)
     starts, ends, causes = (each.tolist() for each in task_times(table, costs, held_streams))
     by_number = [*ids, ""]  # a cause of NO_ACTIVITY (−1) is the last entry
     kinds = [table.kinds[number] for number in table.kind.tolist()]
@@ -85,18 +82,14 @@ def task_activities(
     lanes, lane_count = stream_lanes(tasks, held_streams)
     share = tasks.column(lambda kind: kind.share if kind.stream == "compute" else 1.0, np.float64)
     group = numbered([(kind.module, kind.group) for kind in tasks.kinds])[tasks.kind]
-    count, nothing = len(tasks), np.zeros(0)
     return Activities(
         seconds=np.array(seconds, dtype=np.float64),
         lanes=lanes.gathered(tasks.kind),
         after=tasks.after,
-        queued_by=np.full(count, NO_ACTIVITY),
+        queued_by=np.full(len(tasks), NO_ACTIVITY),
         share=share,
         sharer=np.where(share < 1, group, NO_ACTIVITY),
-        bytes=np.zeros(count),
-        links=RaggedArray(np.zeros(count + 1, dtype=np.int64), nothing.astype(np.int64)),
         lane_count=lane_count,
-        bandwidth=nothing,
     )
 
 

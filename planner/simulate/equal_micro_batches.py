@@ -2,14 +2,14 @@
 another, as their own order is all that such a step depends on.
 """
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Hashable
 
-from planner.plan.plan_file import Plan
+from planner.plan.plan_file import Plan, Step, assignments
 from planner.plan.tasks.module_work import module_work
-from planner.plan.tasks.rounds import equal_micro_batches
 from planner.plan.tasks.step_draft import StepDraft
 from planner.plan.tasks.task_table import TaskTable
 from planner.simulate.engine import Price, simulated_end
+from planner.specs.workload.items import part_lengths
 
 
 def equal_step_seconds(
@@ -27,3 +27,19 @@ def equal_step_seconds(
     passes = [number for own in module.in_slots(slots) for number in own]
     tasks = draft.table([*passes, *module.closings(slots)])
     return simulated_end(tasks, price_of(tasks))
+
+
+def equal_micro_batches(plan: Plan, step: Step) -> bool:
+    """Whether every group has as many items of the same lengths in each micro-batch, and devices of its own."""
+    ((module, layout),) = plan.layouts.items()
+    sizes = plan.uses.items[module]
+
+    def work(number: int) -> list[tuple[Hashable, ...]]:
+        each = assignments(plan, step.micro_batches[number])
+        return [
+            (a.share, a.group, tuple(part_lengths(sizes[i]) for i in a.items), a.offload_shares(layout)) for a in each
+        ]
+
+    first = work(0)
+    whole = all(share == 1 for share, *_ in first)
+    return whole and all(work(number) == first for number in range(1, len(step.micro_batches)))

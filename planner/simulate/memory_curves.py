@@ -24,7 +24,7 @@ from planner.plan.task import Phase, Task
 from planner.plan.tasks.ragged_array import IntArray, ragged
 from planner.plan.tasks.task_table import TaskTable, numbered
 from planner.plan.tokens.resharding import is_between_modules
-from planner.simulate.timeline import Repetition, Timeline
+from planner.simulate.timeline import Timeline
 
 Curve = tuple[tuple[float, float], ...]  # (seconds, bytes in use from then on)
 Floats = NDArray[np.float64]
@@ -221,30 +221,6 @@ def running_curve(base: float, changes: Floats) -> Floats:
     last = np.append(points[1:, 0] != points[:-1, 0], True)  # of simultaneous changes
     curve: Floats = points[last]
     return curve
-
-
-def whole_curves(memory: MemoryCurves, timeline: Timeline, abridged: bool = False) -> MemoryCurves:
-    """The curves over the whole step of a timeline in which rounds repeat; `abridged`: without these."""
-    repetition, starts = timeline.repetition, timeline.round_starts()
-    if repetition is None:
-        return memory
-    keys = [(id(points), timeline.representative_of(rank)) for rank, points in enumerate(memory.points)]
-    first = {key: rank for rank, key in reversed([*enumerate(keys)])}
-    whole = {
-        key: whole_curve(memory.points[rank], repetition, starts.get(key[1], 0.0), abridged)
-        for key, rank in first.items()
-    }
-    return MemoryCurves(tuple(whole[key] for key in keys))
-
-
-def whole_curve(points: Floats, repetition: Repetition, window: float, abridged: bool) -> Floats:
-    """A rank's bytes over the whole step, given those of the simulated one. `window`: when its last round starts."""
-    seconds = repetition.seconds
-    first, last = np.searchsorted(points[:, 0], (window, window + seconds))
-    numbers = () if abridged else range(1, repetition.rounds + 1)
-    later = np.array([seconds, 0.0])
-    again = [points[first:last] + number * later for number in numbers]
-    return np.concatenate([points[:last], *again, points[last:] + repetition.rounds * later])
 
 
 def waiting_outputs(

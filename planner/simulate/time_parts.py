@@ -44,9 +44,7 @@ def rank_counts(timeline: Timeline) -> dict[int, int]:
 
 
 def rank_parts(timeline: Timeline, ranks: Sequence[int]) -> dict[int, list[TimePart]]:
-    """The parts of some simulated ranks, in the order of time, without gaps from 0 to the end of the step. Of a step
-    whose rounds were not all simulated, ask about the whole timeline.
-    """
+    """The parts of some simulated ranks, in the order of time, without gaps from 0 to the end of the step."""
     of_rank: dict[int, list[TaskEvent]] = {rank: [] for rank in ranks}
     by_id = {event.id: event for event in timeline.events}
     last = max(timeline.events, key=lambda event: event.end, default=None)
@@ -117,11 +115,10 @@ class ModuleWait(NamedTuple):
 
 def waits_for_modules(timeline: Timeline, ranks: Sequence[int]) -> dict[int, list[ModuleWait]]:
     """When some simulated ranks wait for an encoder, or for a module that they do not hold, in the order of time; none
-    of a recording, which knows no causes, or of a rank without a module. Of a step whose rounds were not all simulated,
-    none are known.
+    of a recording, which knows no causes, or of a rank without a module.
     """
     encoders = {event.module for event in timeline.events if is_feed(event)}
-    if not encoders or timeline.repetition or not any(event.cause for event in timeline.events):
+    if not encoders or not any(event.cause for event in timeline.events):
         return {rank: [] for rank in ranks}
     found: dict[int, list[ModuleWait]] = {}
     for rank, parts in rank_parts(timeline, ranks).items():

@@ -1,14 +1,13 @@
 """The timeline of a step: which task ran when on which ranks, simulated or measured."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from planner.plan.mesh.identical_groups import representative_ranks
 from planner.plan.plan_file import Breakdown
 from planner.plan.task import PHASE_STREAMS, Phase
-from planner.plan.tasks.rounds import WATCHED
 from planner.specs.base import Ranks, Source
 
 BusySpan = tuple[float, float, float | None]  # start, end, share of it that a compute task waits; None: communication
@@ -44,24 +43,8 @@ class TaskEvent(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Repetition:
-    """Rounds of a pipeline that were not simulated, since each is the last watched one again, later by as many
-    micro-batches and seconds (simulate/repetition.py).
-    """
-
-    rounds: int
-    micro_batches: int  # of a round
-    seconds: float  # of a round
-    numbers: tuple[int, ...]  # of each event: its round (plan/tasks/rounds.py)
-    later: dict[int, int]  # place of an event in a watched round but the last → that of the same in the next round
-
-
-@dataclass(frozen=True, slots=True)
 class Timeline:
     """The events of one step on the ranks 0 … ranks − 1.
-
-    Of a long pipeline only some rounds are simulated, and `repetition` says where the others belong; `step_seconds`
-    and all methods are those of the whole step, and `whole_timeline` has all of its events.
 
     In a large job only some ranks are simulated, and each of the others behaves identically to one of these, its
     `representative_rank`; ranks missing there were simulated themselves. Tasks of a single group have events only for
@@ -75,25 +58,6 @@ class Timeline:
     representative_rank: dict[int, int] = field(default_factory=dict)  # rank → the simulated rank that represents it
     representative_group: dict[str, str] = field(default_factory=dict)  # group → the simulated group that represents it
     group_of: dict[int, str] = field(default_factory=dict)  # rank that was not simulated → its own group
-    repetition: Repetition | None = None
-
-    @property
-    def event_counts(self) -> Sequence[int]:
-        """How often the step has each event, in other rounds."""
-        if self.repetition is None:
-            return [1] * len(self.events)
-        again = 1 + self.repetition.rounds
-        return [again if number == WATCHED - 1 else 1 for number in self.repetition.numbers]
-
-    def round_starts(self) -> dict[int, float]:
-        """For each simulated rank, the start of its last watched round: of the round's first pass."""
-        starts: dict[int, float] = {}
-        numbers = self.repetition.numbers if self.repetition else ()
-        for event, number in zip(self.events, numbers, strict=False):
-            if number == WATCHED - 1 and event.stream == "compute":
-                for rank in event.ranks:
-                    starts[rank] = min(starts.get(rank, event.start), event.start)
-        return starts
 
     def representative_of(self, rank: int) -> int:
         """The simulated rank that represents this one: itself, if it was simulated."""
@@ -124,19 +88,9 @@ class Timeline:
             span = event.busy_span
             for of_rank in lists[event.ranks]:
                 of_rank.append(span)
-        starts = self.round_starts()
-        parts = {rank: self.breakdown_of(*self.busy_of(of_rank, starts.get(rank))) for rank, of_rank in spans.items()}
+        parts = {rank: self.breakdown_of(*busy_seconds(of_rank)) for rank, of_rank in spans.items()}
         idle = self.breakdown_of(0.0, 0.0)
         return tuple(parts.get(kind.get(self.representative_of(rank), -1), idle) for rank in range(self.ranks))
-
-    def busy_of(self, spans: Sequence[BusySpan], round_start: float | None) -> tuple[float, float]:
-        """Seconds of compute and of exposed communication on a rank whose last watched round starts then."""
-        compute, exposed = busy_seconds(spans)
-        if self.repetition is None or round_start is None:
-            return compute, exposed
-        end = round_start + self.repetition.seconds
-        again = busy_seconds((max(round_start, start), min(end, last), waits) for start, last, waits in spans)
-        return compute + self.repetition.rounds * again[0], exposed + self.repetition.rounds * again[1]
 
     def breakdown_of(self, compute: float, exposed: float) -> Breakdown:
         """A breakdown whose idle time is the rest of the step."""
@@ -157,11 +111,6 @@ class Timeline:
                 layers, _, micro_batch, group = event.id.rsplit("/", 3)
                 key = layers.rpartition("[")[0], int(micro_batch), group
                 busy[key] = busy.get(key, 0.0) + event.seconds
-        if self.repetition:  # then all micro-batches are alike
-            few = 1 + max(number for _, number, _ in busy)
-            of_first = {(module, group): seconds for (module, number, group), seconds in busy.items() if not number}
-            for number in range(few, few + self.repetition.rounds * self.repetition.micro_batches):
-                busy |= {(module, number, group): seconds for (module, group), seconds in of_first.items()}
         by_group: dict[str, list[tuple[str, int, float]]] = {}
         for (module, number, name), seconds in busy.items() if self.representative_group else ():
             by_group.setdefault(name, []).append((module, number, seconds))
@@ -181,25 +130,13 @@ class Timeline:
         return idle.index(min(idle))
 
     def critical_path(self) -> tuple[TaskEvent, ...]:
-        """The chain of causes of the event that ends last, first to last; its durations add up to the step. In rounds
-        that were not simulated, its events are those of the last one that was.
-        """
-        return tuple(event for event, _ in self.critical_rounds())
-
-    def critical_rounds(self) -> list[tuple[TaskEvent, int]]:
-        """The critical path, each event with the number of rounds, of those not simulated, that it comes later."""
-        return [*reversed([*self.causes()])]
-
-    def causes(self) -> Iterator[tuple[TaskEvent, int]]:
-        place = {event.id: number for number, event in enumerate(self.events)}
-        at = max(range(len(self.events)), key=lambda number: self.events[number].end, default=None)
-        later = self.repetition.later if self.repetition else {}
-        left = self.repetition.rounds if self.repetition else 0
-        while at is not None:
-            while left and at in later:  # going back behind the last watched round, it is there again
-                at, left = later[at], left - 1
-            yield self.events[at], left
-            at = place.get(self.events[at].cause)
+        """The chain of causes of the event that ends last, first to last; its durations add up to the step."""
+        by_id = {event.id: event for event in self.events}
+        event, path = max(self.events, key=lambda event: event.end, default=None), list[TaskEvent]()
+        while event is not None:
+            path.append(event)
+            event = by_id.get(event.cause)
+        return tuple(reversed(path))
 
     @property
     def spread(self) -> float:

@@ -10,7 +10,7 @@ groups differ in digits only, letters are appended: `… b`.
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from planner.plan.mesh.identical_groups import MAX_UNFOLDED_RANKS, representative_ranks
 from planner.plan.task import PHASE_STREAMS, Task
@@ -112,15 +112,6 @@ TraceRecord = dict[str, Any]
 ThreadNumbers = dict[tuple[int, str], int]  # (rank, name of the thread) → thread number
 
 
-class RoundsLeftOut(NamedTuple):
-    """Rounds of a pipeline that a trace leaves out, each like the one before."""
-
-    rounds: int
-    micro_batches: int  # of a round
-    start: float  # seconds
-    seconds: float  # of all of them
-
-
 @dataclass(frozen=True, slots=True)
 class TracedStep:
     """One step to write into a trace."""
@@ -131,7 +122,6 @@ class TracedStep:
     memory: MemoryCurves | None = None
     step: int = 0  # number of the step in the plan
     run_step: int | None = None  # number of the step in the run
-    left_out: RoundsLeftOut | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,6 @@ def build_trace(steps: Sequence[Sequence[TracedStep]], plan: str, only: Ranks | 
     colours = GroupColours(task.group for traced in each for task in traced.tasks if drawn.drawn_among(task.ranks))
     starts = [*step_starts(steps)]
     records = [*step_marks(steps, starts)] if len(steps) > 1 else []
-    records += round_marks(steps, starts)
     of_labels = [*zip(*steps, strict=True)]
     for order, of_label in enumerate(of_labels):
         side = TraceSide(order * drawn.job_size, number_threads(of_label, drawn), drawn, colours)
@@ -80,20 +79,6 @@ def step_marks(steps: Sequence[Sequence[TracedStep]], starts: Sequence[float]) -
             length = to_microseconds(side.timeline.step_seconds)
             name = f"step {number} {side.label}"
             yield {"ph": "X", "name": name, "cat": "step", "pid": pid, "tid": at, "ts": start, "dur": length}
-
-
-def round_marks(steps: Sequence[Sequence[TracedStep]], starts: Sequence[float]) -> Iterator[TraceRecord]:
-    """A track above all ranks with a slice where equal rounds are left out."""
-    pid = sum(max(side.timeline.ranks for side in sides) for sides in zip(*steps, strict=True)) + 1
-    found = [(side.left_out, start) for sides, start in zip(steps, starts, strict=True) for side in sides]
-    marks = [(left_out, start) for left_out, start in found if left_out]
-    if marks:
-        yield {"ph": "M", "name": "process_name", "pid": pid, "args": {"name": "left out"}}
-        yield {"ph": "M", "name": "process_sort_index", "pid": pid, "args": {"sort_index": -1}}
-    for left_out, start in marks:
-        name = f"{left_out.rounds} rounds of {left_out.micro_batches} micro-batches, each like the one before"
-        at, length = start + to_microseconds(left_out.start), to_microseconds(left_out.seconds)
-        yield {"ph": "X", "name": name, "cat": "step", "pid": pid, "tid": 0, "ts": round(at, 3), "dur": length}
 
 
 def step_entry(traced: TracedStep, start: float) -> TraceRecord:

@@ -15,7 +15,6 @@ class ParameterCounts(NamedTuple):
     """Parameters of one module: its layers, and embedding and head (with the final norm or projector)."""
 
     largest_layer: int  # of each layer if all are alike, else of the largest
-    layer_count: int
     embedding_head: int
     all_layers: int  # of all layers
 
@@ -28,7 +27,7 @@ class ParameterCounts(NamedTuple):
 def parameter_counts(module: Module) -> ParameterCounts:
     """Return the exact counts of parameters of a module, including norms and biases."""
     stack = stack_parameters(module, kind_counts(module))
-    return ParameterCounts(layer_parameters(module), module.layers, embedding_head_parameters(module), stack)
+    return ParameterCounts(layer_parameters(module), embedding_head_parameters(module), stack)
 
 
 def model_parameters(model: Model) -> int:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from planner.errors import InputError
 from planner.plan.legal.plan_laws import require_legal
 from planner.plan.plan_file import Edge, ItemEntry, OffloadedItem, Plan, SharedDeviceItems, assignments
-from planner.scoring import Score, score, whole_score
+from planner.scoring import Score, score
 from planner.simulate import TaskEvent, is_feed
 from planner.specs.base import Ranks, Spec, with_fields
 from planner.specs.layers.stack import InputUnit
@@ -128,7 +128,7 @@ def read_outputs(step: Plan, scored: Score, module: str, item: int) -> ReadOutpu
 
 def brought_last(scored: Score, reading: TaskEvent) -> set[tuple[str, str]]:
     """Micro-batches and ends of the transfers of outputs, one after the other, with whose last a pass begins."""
-    events = {event.id: event for event in whole_score(scored).timeline.events}
+    events = {event.id: event for event in scored.timeline.events}
     transfers: set[tuple[str, str]] = set()
     cause = events.get(reading.cause)
     while cause and is_feed(cause):
@@ -140,7 +140,7 @@ def brought_last(scored: Score, reading: TaskEvent) -> set[tuple[str, str]]:
 
 def forward_passes(scored: Score) -> dict[tuple[str, ItemCell], list[TaskEvent]]:
     """Events of forwards by module and cell; those of a group that was not simulated are those of its likeness."""
-    timeline = whole_score(scored).timeline
+    timeline = scored.timeline
     passes: defaultdict[tuple[str, ItemCell], list[TaskEvent]] = defaultdict(list)
     for event in timeline.events:
         if event.phase == "F":

@@ -10,7 +10,7 @@ from planner.costs import pricing_of
 from planner.plan.descriptions import module_layout_text
 from planner.plan.pack_fill import PackFill, pack_fill
 from planner.plan.plan_file import Plan, assignments
-from planner.scoring import Score, plan_doubt, whole_score
+from planner.scoring import Score, plan_doubt
 from planner.simulate import TaskEvent, Timeline, TimePart, is_feed, mean_seconds
 from planner.specs.base import Ranks, Spec
 from planner.specs.parallelism import Sync
@@ -161,9 +161,9 @@ def exposed_by_reach(plan: Plan, score: Score, placed: list[GroupLoad]) -> tuple
     crossing = {load.group for load in placed if load.crosses_nodes}
     across = within = 0.0
     doing = score.timeline.rank_multiplicity()
-    for event, count in zip(score.timeline.events, score.timeline.event_counts, strict=True):
+    for event in score.timeline.events:
         if event.phase in PASSES:
-            seconds = count * event.comm * doing(event.ranks) / plan.size
+            seconds = event.comm * doing(event.ranks) / plan.size
             if event.id.rpartition("/")[2] in crossing:
                 across += seconds
             else:
@@ -182,10 +182,10 @@ def fixed_seconds(plan: Plan, score: Score) -> float:
     """Compute seconds of the mean rank if each forward and backward had a single token."""
     price, doing = pricing_of(plan).price, score.timeline.rank_multiplicity()
     total = 0.0
-    for task, count in zip(score.tasks, score.timeline.event_counts, strict=True):
+    for task in score.tasks:
         if task.phase in PASSES and task.sizes:
             cost = price(task.changed(sizes=(1,), items=task.items[:1], offload=()))
-            total += count * (cost.value - cost.comm) * doing(task.ranks)
+            total += (cost.value - cost.comm) * doing(task.ranks)
     return total / plan.size
 
 
@@ -204,7 +204,7 @@ def groupless_seconds(plan: Plan, placed: list[GroupLoad]) -> float:
 
 def module_facts(plan: Plan, score: Score, common: dict[str, Any]) -> ModuleFacts:
     """Break down a step of several modules, given what all facts share."""
-    whole = whole_score(score).timeline
+    whole = score.timeline
     busiest, stages = whole.busiest_rank(), score.plan_memory.stage_of
     return ModuleFacts(
         parts=in_module_order(plan, mean_seconds(whole, part_name)),

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from planner.errors import Infeasible, InputError
 from planner.policies import ORDERS, nearest_gpus, policy
-from planner.simulate import Action, Delays, Event, JobState, State, arrived, known_seconds, require_possible
+from planner.simulate import Action, Event, JobState, State, arrived, require_possible
 from planner.specs.cluster_jobs.actions_file import PolicyChoice
 from planner.specs.cluster_jobs.job_records import JobRecord, Speeds, cluster_job
 from planner.specs.cluster_jobs.jobs import ClusterJob, Fleet
@@ -45,10 +45,10 @@ def decide_queue(question: ClusterQuestion, choice: PolicyChoice) -> QueueDecisi
     first, now = min(times), max([*times, file.now_s or 0.0])
     jobs, waits = able_jobs(sorted(records.values(), key=lambda record: record.submit_s), fleet, speeds, first)
     free = State(now - first, fleet, {}, {}, {n: frozenset(node.gpus) for n, node in enumerate(fleet.nodes)})
-    state = queue_state(jobs, records, replace(free, delays=Delays(restart=choice.restart_s)))
+    state = queue_state(jobs, records, replace(free, restart_s=choice.restart_s))
     event = Event(state.now, tuple(("arrival", job) for job in state.waiting))
     actions = tuple(action for action in policy(choice)(state, event) if action.do != "wait")
-    require_possible(actions, state, known_seconds, "the decision")
+    require_possible(actions, state, "the decision")
     waits |= waiting_reasons(state, actions, choice)
     commands = [
         line

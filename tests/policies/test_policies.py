@@ -15,7 +15,7 @@ from planner.policies.orders import ends_a_second
 from planner.policies.queue_policy import DEPTH, reserve
 from planner.policies.replay import replayed
 from planner.policies.want import Want
-from planner.simulate import Delays, Event, State, arrived, run_jobs
+from planner.simulate import Event, State, arrived, run_jobs
 from planner.specs.base import with_fields
 from planner.specs.cluster_jobs.actions_file import ActionsFile, PolicyChoice
 from planner.specs.cluster_jobs.jobs import Fleet
@@ -70,7 +70,7 @@ def test_a_file_of_decisions_gives_the_same_bits(choice):
     schedule = schedule_jobs(jobs, FLEET, choice)
     read = files.parse(files.dump(schedule.file()), ActionsFile, "actions.yaml")
     assert read == schedule.file()
-    again = run_jobs(read.jobs, Fleet(read.cluster), replayed(read.decisions, "f"), Delays(restart=choice.restart_s))
+    again = run_jobs(read.jobs, Fleet(read.cluster), replayed(read.decisions, "f"), choice.restart_s)
     assert again.ends == schedule.history.ends and again.segments == schedule.history.segments
 
 

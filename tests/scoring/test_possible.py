@@ -66,7 +66,7 @@ def test_a_step_takes_its_flops_at_the_peak_and_its_bytes_at_that_of_links(tmp_p
     """As it does, with room: less than either is a bug, and the MFU is the share of the one in the step."""
     predicted = pipeline.predict(job_on(tmp_path, fixed="tp: 8, micro_batch: 1"))
     plan, (found,) = predicted.plan, predicted.scores
-    least, on_links = seconds_at_peak(plan, [0])["llm"], link_seconds(plan, found.tasks, found.timeline)
+    least, on_links = seconds_at_peak(plan, [0])["llm"], link_seconds(plan, found.tasks)
     assert 0 < least < found.step_seconds and 0 < on_links < found.step_seconds
     require_peak(plan, 0, pricing_of(plan), least, least)
     require_links(plan, on_links, on_links)
@@ -85,7 +85,7 @@ def test_no_network_is_too_slow_for_its_exchanges_to_take_time(tmp_path, fixed):
     cluster.write_text(cluster.read_text().replace("gb_per_s: 450", "gb_per_s: 0.45"))
     predicted = pipeline.predict(job)
     (found,) = predicted.scores
-    on_links = link_seconds(predicted.plan, found.tasks, found.timeline)
+    on_links = link_seconds(predicted.plan, found.tasks)
     assert found.timeline.breakdown().compute < on_links <= found.step_seconds
 
 

@@ -1,4 +1,4 @@
-"""Random activities for property tests: lanes with shares and sharers, queues, transfers, zeros and ties."""
+"""Random activities for property tests: lanes with shares and sharers, queues, zeros and ties."""
 
 from hypothesis import strategies as st
 
@@ -14,7 +14,6 @@ def activity_sets(draw, most: int = 24, circles: bool = True) -> Activities:
     """
     built, count = ActivityBuilder(), draw(st.integers(0, most))
     lanes = [built.add_lane() for _ in range(draw(st.integers(0, 5)))]
-    links = [built.add_link(draw(st.sampled_from((1.0, 2.0, 3.0, 7.0)))) for _ in range(draw(st.integers(0, 3)))]
     for i in range(count):
         others = st.integers(0, count - 1) if circles else st.integers(0, max(0, i - 1))
         queued = draw(st.booleans()) and (circles or i > 0)
@@ -28,10 +27,6 @@ def activity_sets(draw, most: int = 24, circles: bool = True) -> Activities:
             share=draw(st.sampled_from(SHARES)),
             sharer=draw(st.integers(NO_ACTIVITY, 2)),
         )
-        if links and draw(st.booleans()):
-            built.set_transfer(
-                i, draw(st.integers(0, 9)) / 3, draw(st.lists(st.sampled_from(links), min_size=1, max_size=3))
-            )
     return built.build()
 
 

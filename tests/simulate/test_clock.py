@@ -1,6 +1,5 @@
-"""Invariants of the event clock, transfers whose times are known exactly, and its two implementations compared."""
+"""Invariants of the event clock, and its two implementations compared."""
 
-import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -85,20 +84,6 @@ def test_a_lane_holds_no_more_than_one_and_each_sharer_once(activities):
 
 @pytest.mark.slow
 @given(activity_sets(circles=False))
-def test_bytes_over_a_link_are_no_more_than_it_carries(activities):
-    """In any time between two events: those that were moving all of that time moved no more than bandwidth x time."""
-    times, _ = clock.run_in_python(activities)
-    begun = times.starts + activities.seconds
-    for link, bandwidth in enumerate(activities.bandwidth):
-        over = [i for i in range(activities.count) if activities.bytes[i] and link in activities.links[i]]
-        for first, last in itertools.product(begun[over], times.ends[over]):
-            inside = [i for i in over if first <= begun[i] and times.ends[i] <= last]
-            moved = sum(activities.bytes[i] * activities.links[i].count(link) for i in inside)
-            assert moved <= bandwidth * max(0.0, last - first) * (1 + 1e-6) + 1e-6
-
-
-@pytest.mark.slow
-@given(activity_sets(circles=False))
 def test_a_cause_ends_when_what_it_lets_start_starts(activities):
     times, _ = clock.run_in_python(activities)
     for i, cause in enumerate(times.causes):
@@ -107,52 +92,11 @@ def test_a_cause_ends_when_what_it_lets_start_starts(activities):
 
 @given(activity_sets(circles=False), st.sampled_from((0.5, 2.0, 4.0)))
 def test_all_lengths_in_another_unit_give_all_times_in_it(activities, unit):
-    """Seconds and bytes times a power of two: the same events in the same order, to the bit."""
-    scaled = replace(activities, seconds=activities.seconds * unit, bytes=activities.bytes * unit)
+    """Seconds times a power of two: the same events in the same order, to the bit."""
+    scaled = replace(activities, seconds=activities.seconds * unit)
     (times, _), (other, _) = clock.run_in_python(activities), clock.run_in_python(scaled)
     assert (times.ends * unit).tolist() == other.ends.tolist()
     assert times.causes.tolist() == other.causes.tolist()
-
-
-# ------------------------------------------------------------------------------------------------------ exact lengths
-
-
-def transfers(links: list[float], each: list[tuple[float, list[int]]]):
-    """Ends of transfers (bytes, links) that all begin at once."""
-    built = ActivityBuilder()
-    for bandwidth in links:
-        built.add_link(bandwidth)
-    for size, over in each:
-        built.set_transfer(built.add(0.0), size, over)
-    return start_and_end_times(built)[1]
-
-
-@given(st.integers(1, 12), st.integers(1, 50))
-def test_equal_transfers_share_a_link_equally(count, size):
-    assert transfers([4.0], [(float(size), [0])] * count) == pytest.approx([count * size / 4.0] * count)
-
-
-def test_a_transfer_gets_what_another_leaves():
-    """2 + 6 bytes over 2 B/s: both at 1 until the first is over at 2 s, then the second's last 4 at 2."""
-    assert transfers([2.0], [(2.0, [0]), (6.0, [0])]) == [2.0, 4.0]
-
-
-def test_the_slowest_link_sets_the_rate():
-    """Over both links at 1 B/s, as link 1 lets it; beside it link 0 gives half of 10, never what the other leaves."""
-    assert transfers([10.0, 1.0], [(3.0, [0, 1]), (10.0, [0])]) == [3.0, 2.0]
-
-
-def test_disjoint_links_are_independent():
-    assert transfers([2.0, 5.0], [(6.0, [0]), (5.0, [1])]) == [3.0, 1.0]
-
-
-def test_bytes_move_once_the_seconds_are_over():
-    built = ActivityBuilder()
-    link = built.add_link(1.0)
-    early, late = built.add(0.0), built.add(2.0)
-    built.set_transfer(early, 4.0, [link])
-    built.set_transfer(late, 1.0, [link])
-    assert start_and_end_times(built)[1] == [5.0, 4.0]  # alone to 2 s, then half each: the late one's byte takes 2 s
 
 
 @given(st.permutations(range(5)))
@@ -179,8 +123,7 @@ def test_activities_that_wait_in_a_circle_never_end():
 
 def one_activity(**fields):
     built = ActivityBuilder()
-    lane, link = built.add_lane(), built.add_link(1.0)
-    built.set_transfer(built.add(1.0, [lane]), 1.0, [link])
+    built.add(1.0, [built.add_lane()])
     return replace(built.build(), **fields)
 
 
@@ -194,13 +137,9 @@ def lists(*numbers: int) -> RaggedArray:
         ({"lanes": lists(1)}, "activity 0 names a lane that is not there"),
         ({"lanes": lists(0, 0)}, "names a lane twice"),
         ({"after": lists(-1)}, "names an activity that is not there"),
-        ({"links": lists(3)}, "names a link"),
-        ({"links": lists()}, "moves bytes over no link"),
         ({"queued_by": np.array([1])}, "queued by an activity that does not exist"),
         ({"seconds": np.array([np.nan])}, "seconds that are negative, or not finite"),
-        ({"bytes": np.array([-1.0])}, "bytes that are negative"),
         ({"share": np.array([1.5])}, "share"),
-        ({"bandwidth": np.zeros(1)}, "bandwidth"),
         ({"lanes": RaggedArray(np.array([0, 3]), np.array([0]))}, "not one for each"),
     ],
 )
@@ -210,7 +149,7 @@ def test_invalid_activities_are_refused(fields, message):
     compiled_clock.run_activities(one_activity())
 
 
-@pytest.mark.parametrize("name", ["queued_by", "share", "sharer", "bytes"])
+@pytest.mark.parametrize("name", ["queued_by", "share", "sharer"])
 @pytest.mark.parametrize("length", [0, 2])
 def test_arrays_that_are_too_short_or_too_long_are_refused(name, length):
     """The compiled clock reads as many as there are activities, or entries."""
@@ -221,10 +160,9 @@ def test_arrays_that_are_too_short_or_too_long_are_refused(name, length):
         compiled_clock.run_activities(replace(built, **{name: np.zeros(length, dtype)}))
 
 
-@pytest.mark.parametrize("name", ["seconds", "bytes", "bandwidth"])
-def test_arrays_of_more_dimensions_are_refused(name):
-    with pytest.raises(InputError, match=f"`{name}` has the shape"):
-        compiled_clock.run_activities(one_activity(**{name: np.ones((1, 2))}))
+def test_arrays_of_more_dimensions_are_refused():
+    with pytest.raises(InputError, match="`seconds` has the shape"):
+        compiled_clock.run_activities(one_activity(seconds=np.ones((1, 2))))
 
 
 def test_seconds_of_more_than_the_activities_are_refused():

@@ -1,9 +1,9 @@
-"""The clock that asks: what it lets happen, what it refuses, failures, and jobs that share GPUs."""
+"""The clock that asks: what it lets happen, what it refuses, and jobs that share GPUs."""
 
 import pytest
 
 from planner.errors import Infeasible, InputError
-from planner.simulate import Action, Delays, Failure, run_jobs
+from planner.simulate import Action, run_jobs
 from tests.cluster_jobs import fleet_of, job, require_lawful
 
 FLEET = fleet_of(a=4, b=2)
@@ -38,7 +38,7 @@ def test_a_job_moves_is_resized_and_stops_and_its_work_is_done_once():
             [Action("stop", "one"), Action("wait", until=60.0)],
             [Action("start", "one", (2, 3))],  # ready at 63, a quarter is left: 25 s
         ),
-        Delays(restart=3.0),
+        3.0,
     )
     assert history.ends == pytest.approx({"one": 88.0}) and history.moves == 3
     require_lawful([one], FLEET, history, 3.0)
@@ -94,31 +94,13 @@ def test_a_policy_sees_what_it_cannot_change():
     assert run_jobs([job("one", 0.0, 1, a=1.0)], FLEET, meddle).ends == {"one": 1.0}
 
 
-def test_a_failure_loses_the_work_since_the_last_checkpoint():
-    """At 37 s, with one every 10 s, 30 s of 100 are kept; the GPUs are back at 50 s, the restart takes 5 s."""
-    failure = Failure(37.0, (0, 1, 2, 3), until=50.0)
-    history = run_jobs(
-        [job("one", 0.0, 2, a=100.0)], FLEET, start_what_fits, Delays(restart=5.0, checkpoint=10.0), failures=[failure]
-    )
-    assert history.ends == pytest.approx({"one": 50 + 5 + 70})
-    assert [event.happened for event, _ in history.decisions][1:3] == [(("failure", ""),), (("repair", ""),)]
-
-
-def test_gpus_that_are_gone_are_not_given():
-    failure = Failure(1.0, (0,), until=1e6)
-    history = run_jobs([job("one", 2.0, 1, a=9.0)], FLEET, start_what_fits, failures=[failure])
-    assert [segment.gpus for segment in history.segments] == [(1,)]
-
-
 def test_jobs_that_share_gpus_slow_each_other_until_one_ends():
     """Alone 10 s each, beside another 16 s: packed at 2 s, when a fifth of one is done. It ends at 2 + 0.8 · 16."""
-
-    def seconds_of(which, kind, count, beside):
-        return 16.0 if beside else 10.0
-
-    jobs = [job("one", 0.0, 2, a=10.0), job("two", 2.0, 2, a=10.0)]
-    policy = scripted([Action("start", "one", (0, 1))], [Action("pack", "two", (1, 0))])
-    history = run_jobs(jobs, FLEET, policy, seconds_of=seconds_of)
+    jobs = [job("one", 0.0, 1, a=10.0), job("two", 2.0, 1, a=10.0)]
+    for each in jobs:
+        each.beside["a"] = {each.model: 10 / 16}
+    policy = scripted([Action("start", "one", (0,))], [Action("pack", "two", (0,))])
+    history = run_jobs(jobs, FLEET, policy)
     assert history.ends["one"] == pytest.approx(14.8)
     assert history.ends["two"] == pytest.approx(14.8 + 0.2 * 10)
     assert sum(segment.work for segment in history.segments) == pytest.approx(2.0)

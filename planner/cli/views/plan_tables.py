@@ -257,7 +257,7 @@ def simulation_table(plan: Plan, scores: Sequence[Score]) -> RenderableType:
             f"{score.step_seconds:.4f}",
             *(percent(part / (score.step_seconds or 1)) for part in shares),
             gib_text(max(score.memory.peaks)),
-            str(sum(score.timeline.event_counts)),
+            str(len(score.timeline.events)),
         )
     return rows
 

@@ -16,7 +16,6 @@ from rich.text import Text
 
 from planner.cli.canvas import NOTHING, Canvas, Cell, cell_line, rank_labels
 from planner.plan.task import Phase
-from planner.plan.tasks.rounds import BEHIND, WATCHED
 from planner.simulate import ModuleWait, Timeline, representatives_of_ranks, waits_for_modules
 from planner.specs.base import Ranks
 from planner.units import duration
@@ -112,7 +111,7 @@ COMMUNICATION, NO_OWNER = -1, -2
 
 
 def lane_spans(timeline: Timeline, places: Sequence[int]) -> LaneSpans:
-    """The spans of these events, and of rounds that were not simulated."""
+    """The spans of these events."""
     events = [timeline.events[place] for place in places]
     owners: list[tuple[LanePhase, str]] = [
         *dict.fromkeys((event.phase, event.module) for event in events if event.phase in PASSES)
@@ -131,13 +130,6 @@ def lane_spans(timeline: Timeline, places: Sequence[int]) -> LaneSpans:
         ],
         dtype=np.float64,
     ).reshape(-1, 4)
-    repeated = timeline.repetition
-    if repeated:
-        later = np.array([repeated.seconds, repeated.seconds, 0, repeated.micro_batches])
-        rounds = np.array([repeated.numbers[place] for place in places])
-        again = spans[rounds == WATCHED - 1]
-        copies = [again + later * times for times in range(1, repeated.rounds + 1)]
-        spans = np.concatenate([spans[rounds < BEHIND], *copies, spans[rounds == BEHIND] + later * repeated.rounds])
     whole = spans[:, 2:].astype(np.int64)
     return LaneSpans(spans[:, 0], spans[:, 1], whole[:, 0], whole[:, 1], owners)
 

@@ -27,7 +27,6 @@ from planner.plan.mesh.identical_groups import identical_groups
 from planner.plan.plan_file import Assignment, Group, Layout, Plan, Step, assignments
 from planner.plan.tasks.expand import expand
 from planner.plan.tasks.merge_orders import check_waits
-from planner.plan.tasks.rounds import shortened
 from planner.specs.hardware.cluster import device_of_rank
 from planner.specs.layers import Module
 from planner.specs.shapes import resident_layers
@@ -229,8 +228,6 @@ def wait_laws(plan: Plan) -> Iterator[Violation]:
     """Dependencies of tasks have no cycle."""
     for number in range(len(plan.steps)):
         try:
-            few = shortened(plan, number, settling=0)  # rounds wait for each other as those before them do
-            of = few[0] if few else plan
-            check_waits(expand(of, number, identical_groups(of, number).ranks))
+            check_waits(expand(plan, number, identical_groups(plan, number).ranks))
         except InputError as error:
             yield Violation(f"steps[{number}]{error.where.removeprefix('steps')}", error.message, error.fix)

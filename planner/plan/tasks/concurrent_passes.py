@@ -27,9 +27,8 @@ EXCHANGE_PHASES = ("gather", "sync")
 class ConcurrentPasses:
     """The passes that run concurrently with each task of one step."""
 
-    def __init__(self, tasks: TaskTable, left_out: int = 0) -> None:
+    def __init__(self, tasks: TaskTable) -> None:
         self.tasks = tasks
-        self.left_out = left_out  # micro-batches of the step that are like the last, and not among the tasks
         passes = tasks.column(lambda kind: kind.phase in PASS_PHASES, np.bool_)
         busy = np.array([bool(work.items) for work in tasks.works], dtype=np.bool_)[tasks.work]
         places = np.flatnonzero(passes & busy)
@@ -97,8 +96,7 @@ class ConcurrentPasses:
         found = (passes for passes in each if passes)
         if task.micro_batch is not None or not every:
             return tuple(islice(found, 1))
-        all_found = tuple(found)
-        return all_found + all_found[-1:] * self.left_out
+        return tuple(found)
 
     def passes_in(self, task: Task, number: int, phases: Sequence[str]) -> ConcurrentGroups:
         """Return the passes of these phases in micro-batch `number` on the layers and ranks of a task."""

@@ -116,13 +116,20 @@ def first_wait(stuck: Sequence[int], after: Sequence[Sequence[int]]) -> tuple[in
 def check_waits(order: Sequence[Task]) -> None:
     """Check that each task comes after those that it waits for, as ranks run tasks in this order. Raises InputError."""
     tasks = TaskTable.of(order)
-    places = {id: place for place, id in reversed([*enumerate(tasks.ids)])}
-    for place, id in enumerate(tasks.ids):
-        if places[id] != place:
-            raise InputError(f"two tasks are called {id}", where="steps", fix="rename the group")
-    for place, awaited in zip(tasks.after.owners().tolist(), tasks.after.values.tolist(), strict=True):
-        if awaited >= place:
-            raise wait_cycle(tasks.ids[place], tasks.ids[awaited])
+    check_ids(tasks)
+    waiting = tasks.after.owners()
+    for wait in np.flatnonzero(tasks.after.values >= waiting)[:1].tolist():
+        raise wait_cycle(tasks.ids[waiting[wait]], tasks.ids[tasks.after.values[wait]])
+
+
+def check_ids(tasks: TaskTable) -> None:
+    """Check that no two tasks have the same id. Raises InputError."""
+    ids = tasks.ids
+    if len({*ids}) < len(ids):
+        twice = next(id for at, id in enumerate(ids) if id in ids[:at])
+        raise InputError(
+            f"two tasks are called {twice}", where="steps", fix="give each group one entry in a micro-batch"
+        )
 
 
 def wait_cycle(waiting: str, awaited: str) -> InputError:

@@ -15,6 +15,7 @@ from planner.plan.mesh.synchronisation import sync_of
 from planner.plan.plan_file import Plan, Step, assignments
 from planner.plan.schedules import FORWARD_ONLY
 from planner.plan.task import Task
+from planner.plan.tasks.task_table import TaskTable
 from planner.scoring.bounds.stream_bound import stream_seconds
 from planner.simulate import Timeline
 from planner.specs.sequence_sharding import SequenceSplit
@@ -27,7 +28,7 @@ class BoundedStep:
     plan: Plan
     number: int
     pricing: Pricing
-    tasks: Sequence[Task]
+    tasks: TaskTable
     timeline: Timeline
 
     @property
@@ -96,7 +97,7 @@ class BoundedStep:
     def order_decided(self) -> bool:
         """Whether the plan decides the order of passes on stages: slot by slot, or with a split backward."""
         written = any(not isinstance(order, str) for order in self.plan.steps[self.number].order.values())
-        return written or any(task.phase == "I" for task in self.tasks)
+        return written or any(kind.phase == "I" for kind in self.tasks.kinds)
 
 
 @lru_cache(64)

@@ -28,9 +28,12 @@ space         Every static layout of the job's space at once (layouts/bounds/spa
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from planner.costs import PackingProblem, Pricing, packing_table
 from planner.plan.plan_file import Plan
 from planner.plan.task import Task
+from planner.plan.tasks.task_table import TaskTable
 from planner.scoring.bounds.bounded_step import BoundedStep
 from planner.scoring.bounds.coupled_bound import coupled_seconds
 from planner.scoring.bounds.exact_grouping import small_enough, solve_grouping
@@ -38,7 +41,7 @@ from planner.scoring.bounds.exchange_bounds import exchange_problem, step_exchan
 from planner.scoring.bounds.pipeline_passes import order_bound_seconds
 from planner.scoring.bounds.wave_bound import wave_seconds
 from planner.scoring.table_score import least_table_seconds
-from planner.simulate import Timeline, whole_tasks
+from planner.simulate import Timeline
 
 SPACE = "space"
 WAVES = "waves"
@@ -67,7 +70,7 @@ class BoundEntry(NamedTuple):
     beside: bool = False
 
 
-def step_bound(plan: Plan, number: int, pricing: Pricing, tasks: Sequence[Task], timeline: Timeline) -> Bound:
+def step_bound(plan: Plan, number: int, pricing: Pricing, tasks: TaskTable, timeline: Timeline) -> Bound:
     """The best bound that applies: over every plan where the step answers a packing problem, otherwise over the same
     work; and over what is done beside its tasks.
     """
@@ -123,12 +126,13 @@ def exchange_seconds(step: BoundedStep) -> float:
 
 def busiest_rank_seconds(tasks: Sequence[Task], timeline: Timeline) -> float:
     """Seconds of compute of the busiest rank, each task weighted by its share of the device."""
-    shares = {task.id: task.share for task in tasks}
+    table = TaskTable.of(tasks)
+    seconds = np.array([event.seconds for event in timeline.events])
+    of_kinds = np.bincount(table.kind, table.column(lambda kind: kind.share) * seconds, len(table.kinds))
     busy: dict[int, float] = {}
-    for event, count in zip(timeline.events, timeline.event_counts, strict=True):
-        if event.stream == "compute":
-            for rank in event.ranks:
-                busy[rank] = busy.get(rank, 0.0) + count * shares[event.id] * event.seconds
+    for kind, spent in zip(table.kinds, of_kinds.tolist(), strict=True):
+        if kind.stream == "compute":
+            busy |= {rank: busy.get(rank, 0.0) + spent for rank in kind.ranks}
     return max(busy.values(), default=0.0)
 
 
@@ -195,7 +199,7 @@ BOUNDS: dict[str, BoundEntry] = {
     ),
     "order": BoundEntry(
         lambda step: step.order_decided,
-        lambda step: order_bound_seconds(step.plan, step.pricing, whole_tasks(step.timeline, step.tasks)),
+        lambda step: order_bound_seconds(step.plan, step.pricing, step.tasks),
         "given who does what in which stage, every order of the passes has to wait for the path through "
         "the stages, for a stage's own work, and for room in its memory, in whatever sequence micro-batches come",
         same_work=True,

@@ -1,9 +1,5 @@
 """The search of a job: candidates by the closed form, plans as trainers have them today, and changes of the best."""
 
-import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from planner.specs.inputs import Inputs
 from planner.strategies.modality.baselines import baseline_trials
 from planner.strategies.modality.joint_candidates import JointSpace, joint_candidates
@@ -24,27 +20,12 @@ LLM_SHARE = 4  # simulations for each layout of the LLM that is a candidate
 def search_job(inputs: Inputs) -> JointSearch:
     """What was simulated for a job. Raises Infeasible where no module, or not all of them, fit by the closed form."""
     space, most = JointSpace(inputs), most_simulated(inputs)
-    with collector_paused():
-        candidates = joint_candidates(space, llm_layouts=most // LLM_SHARE)
-        done = JointSearch(trials=JointTrials(inputs), most=most, priced=len(candidates))
-        simulate_quickest(done, candidates)
-        done.starts = baseline_trials(done.trials, space, Limits(done.far_slower, done.hopeless))
-        if not candidates and not done.best:
-            raise nothing_fits(space)
-        improve(done)
-        stream_encoders(done)
-        return done
-
-
-@contextmanager
-def collector_paused() -> Iterator[None]:
-    """Without the collector of cycles, which would go through a hundred thousand tasks again and again: they form none,
-    and are freed as soon as nothing needs them.
-    """
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
+    candidates = joint_candidates(space, llm_layouts=most // LLM_SHARE)
+    done = JointSearch(trials=JointTrials(inputs), most=most, priced=len(candidates))
+    simulate_quickest(done, candidates)
+    done.starts = baseline_trials(done.trials, space, Limits(done.far_slower, done.hopeless))
+    if not candidates and not done.best:
+        raise nothing_fits(space)
+    improve(done)
+    stream_encoders(done)
+    return done
