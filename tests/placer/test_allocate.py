@@ -30,7 +30,7 @@ def graphs_of_works(draw):
 @given(graphs_of_works(), st.sampled_from((1, 3, 8)))
 def test_each_item_is_placed_once_and_no_placement_beats_the_bound(works, devices):
     lanes = Lanes(devices, per_node=4)
-    pieces = allocate(works, lanes, effort=1500)
+    pieces = allocate(works, lanes, effort=800)
     found = place(pieces, [lanes], effort=100)
     for work in works:
         assert sum(piece.items for piece in pieces if piece.work == work.name) == work.items
@@ -40,7 +40,7 @@ def test_each_item_is_placed_once_and_no_placement_beats_the_bound(works, device
         assert all(each.start >= max(ends[name]) for name in before)
     bound = Allocation.of(works, devices).bound
     assert bound <= placement_bound(pieces, [lanes]) * (1 + 1e-9) <= found.seconds * (1 + 1e-9)
-    assert allocate(works, lanes, effort=1500) == pieces
+    assert allocate(works, lanes, effort=800) == pieces
 
 
 @given(st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), min_size=1, max_size=4), st.integers(1, 6))
