@@ -50,10 +50,12 @@ from planner.costs.pricing import Pricing, StepPrices, pricing_of
 from planner.costs.rate_lines import head_line, layers_line
 from planner.costs.shared_prices import SendRoute, SharedPrices
 from planner.costs.step.expert_ratio import expert_ratio, published_ratio
+from planner.costs.tower_exchange import BACKWARD_SHARE, TowerExchange, on_replicas, replica_ranks
 from planner.costs.tower_seconds import TowerSeconds
 from planner.costs.ulysses_or_ring import allowed_degrees, split_degree
 
 __all__ = [
+    "BACKWARD_SHARE",
     "CAST_PRECISIONS",
     "DISPATCHES",
     "KERNELS_AS",
@@ -84,6 +86,7 @@ __all__ = [
     "SharedPrices",
     "StepPrices",
     "StepWork",
+    "TowerExchange",
     "TowerSeconds",
     "WindowTerm",
     "activation_cap",
@@ -110,6 +113,7 @@ __all__ = [
     "machine_of",
     "micro_batch_zero3_seconds",
     "named_bytes",
+    "on_replicas",
     "once_a_step_seconds",
     "packing_problem",
     "packing_table",
@@ -121,6 +125,7 @@ __all__ = [
     "published_ratio",
     "rank_pools",
     "recompute_seconds_by",
+    "replica_ranks",
     "seconds_by_dispatch",
     "smooth_max",
     "split_degree",

@@ -91,10 +91,19 @@ def child_schemas(part: Schema, step: str | int) -> list[Schema]:
 
 
 def may_be_left_out(kind: type, route: tuple[str | int, ...]) -> bool:
-    """Whether the value at `route` has a key by a name of the format, and a default."""
+    """Whether the value at `route` has a key by a name of the format, and a default that the format takes itself: a
+    number below the least stands for a key that is missing.
+    """
     above = schemas_at(kind, route[:-1])
-    named = any(route[-1] in part.get("properties", {}) for part in above)
-    return named and not any(route[-1] in part.get("required", ()) for part in above)
+    named = [part["properties"][route[-1]] for part in above if route[-1] in part.get("properties", {})]
+    required = any(route[-1] in part.get("required", ()) for part in above)
+    return bool(named) and not required and not any(map(is_below_least, named))
+
+
+def is_below_least(schema: Schema) -> bool:
+    """Whether a default is a number that the format does not take."""
+    least = [part["minimum"] for part in (schema, *schema.get("anyOf", ())) if "minimum" in part]
+    return type(schema.get("default")) is int and bool(least) and schema["default"] < min(least)
 
 
 def example(kind: type, route: tuple[str | int, ...]) -> Any:

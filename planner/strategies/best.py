@@ -160,14 +160,16 @@ def error_to_raise(searched: Failures, failed: Failures, refused: Failures) -> I
 
 
 def open_candidates(inputs: Inputs, table: Mapping[str, StrategyEntry]) -> list[Candidate]:
-    """Every strategy of the table that plans so many modules, and embedding tables where there are any, with the job's
+    """Every strategy of the table that plans so many modules, and tables or tasks where there are any, with the job's
     ZeRO stage and recomputation, or where it gives none, with all that the strategy leaves to be tried. Searches of
     static layouts come first: of equally good plans they are those that people and frameworks can say; refinements come
     last.
     """
-    modules, tables = len(inputs.model.modules), bool(inputs.tables)
+    modules, tables, tasks = len(inputs.model.modules), bool(inputs.tables), bool(inputs.model.tasks)
     entries = {
-        name: each for name, each in table.items() if each.takes(modules) and ("tables" in each.decides) == tables
+        name: each
+        for name, each in table.items()
+        if each.takes(modules) and ("tables" in each.decides) == tables and (each.losses == "several") == tasks
     }
     searches = {name: each.searches_layouts for name, each in entries.items()}
     return [

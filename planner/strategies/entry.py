@@ -38,8 +38,8 @@ class StrategyEntry(NamedTuple):
 
     def unmet(self, name: str, inputs: Inputs) -> str | None:
         """What it needs and a job does not have, with a fix after ` | ` where there is one; `name`: its own."""
-        if (self.losses == "several") != bool(inputs.model.tasks):
-            return other_losses(inputs, name)
+        if inputs.model.tasks and self.losses == "one":
+            return several_losses(inputs, name)
         if not self.takes(len(inputs.model.modules)):
             return only_one_module(inputs, name) if self.modules == "one" else only_several_modules(name)
         if self.kinds == "one" and len(rank_kinds(inputs.cluster)) > 1:
@@ -53,13 +53,10 @@ class StrategyEntry(NamedTuple):
         return None
 
 
-def other_losses(inputs: Inputs, name: str) -> str:
-    """The reason why a strategy for one loss cannot plan a model of several tasks, or the other way round."""
-    if inputs.model.tasks:
-        return (
-            f"{name} plans one loss, and {inputs.model.name} has {len(inputs.model.tasks)} tasks | strategy: task_waves"
-        )
-    return f"{name} plans several tasks, each with a loss, and {inputs.model.name} has one"
+def several_losses(inputs: Inputs, name: str) -> str:
+    """The reason why a strategy for one loss cannot plan a model of several tasks."""
+    what = f"{name} plans one loss, and {inputs.model.name} has {len(inputs.model.tasks)} tasks"
+    return f"{what} | strategy: task_waves"
 
 
 def only_one_module(inputs: Inputs, name: str) -> str:

@@ -17,7 +17,7 @@ gradients over the ranks that each has, once a step.
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from planner.costs import TowerSeconds
+from planner.costs import Pricing, TowerExchange, TowerSeconds
 from planner.errors import Infeasible, InputError
 from planner.placer import Lanes
 from planner.plan.join_plans import round_digits
@@ -26,8 +26,8 @@ from planner.plan.plan_file import Alternative, Layout, Plan
 from planner.scoring import with_score
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
+from planner.strategies.static.layouts_plan import fitting_seconds, pricing_for
 from planner.strategies.waves.exchange_search import ExchangeSearch, samples_of
-from planner.strategies.waves.tower_exchange import TowerExchange
 from planner.strategies.waves.towers import layouts_on_all_ranks, towers_of
 from planner.strategies.waves.wave_baselines import marginal_gain, sequential
 from planner.strategies.waves.wave_passes import malleable_optimum, wave_passes
@@ -47,7 +47,9 @@ MOVES = {1: 500, 2: 2000, 3: 8000, 4: 30000}  # from each start, by effort
 
 
 def supports(inputs: Inputs) -> str | None:
-    """Needs layouts in one stage, without ZeRO-3."""
+    """Needs several tasks, and layouts in one stage, without ZeRO-3."""
+    if not inputs.model.tasks:
+        return f"task_waves plans several tasks, each with a loss, and {inputs.model.name} has one"
     for name in inputs.model.modules:
         fixed = inputs.fixed_of(name)
         if (fixed.pp or 1) > 1 or (fixed.cp or 1) > 1:
@@ -99,29 +101,26 @@ def quickest(inputs: Inputs, layouts: Mapping[str, Layout]) -> Plan:
     placed = [*wave_passes(exchange, lanes, PLACED[inputs.effort])]
     starts = [samples_of(exchange.towers, passes, lanes.count) for passes in (*baselines.values(), *placed)]
     found = [search.passes(samples) for samples in search.race(starts, MOVES[inputs.effort])]
-    tried = {**baselines, **{f"waves {number}": passes for number, passes in enumerate((*found, *placed))}}
-    plans, refused = dict[str, Plan](), dict[str, Infeasible]()
-    for name, passes in tried.items():
-        own = layouts if name in baselines else exchange.layouts  # in whose order gradients are reduced
-        try:
-            plans[name] = with_score(wave_plan(inputs, own, towers, passes), f"{len(tried)} placements")
-        except Infeasible as error:
-            refused[name] = error
-    if not plans:
-        raise next(iter(refused.values()))
-    best = min(plans, key=lambda name: plans[name].outcome.value)
-    others = [alternative(name, plans.get(name) or refused[name], plans[best]) for name in baselines if name != best]
-    return with_fields(plans[best], alternatives=(*others, malleable(exchange, lanes)))
+    drafts = [wave_plan(inputs, exchange.layouts, towers, passes) for passes in (*found, *placed)]
+    given = {name: wave_plan(inputs, layouts, towers, passes) for name, passes in baselines.items()}
+    best = min((*drafts, *given.values()), key=fitting_seconds)
+    plan = with_score(best, f"{len(starts)} placements, {len(drafts)} simulated")
+    others = [alternative(name, draft, plan) for name, draft in given.items() if draft is not best]
+    return with_fields(plan, alternatives=(*others, malleable(exchange, lanes)))
 
 
 def longest_exchange_first(
     inputs: Inputs, layouts: Mapping[str, Layout], towers: Sequence[TowerSeconds], lanes: Lanes
 ) -> TowerExchange:
     """The exchanges of towers, that with the longest one first: behind its reduction the backwards of others run."""
-    given = TowerExchange(inputs, layouts, towers, lanes.per_node or lanes.count)
+
+    def pricing(changed: dict[str, Layout]) -> Pricing:
+        return pricing_for(inputs, {**layouts, **changed})
+
+    given = TowerExchange(towers, layouts, lanes.per_node or lanes.count, pricing)
     order = sorted(range(len(towers)), key=lambda at: -given.on_first(at, lanes.count))
     own = [towers[at] for at in order]
-    return TowerExchange(inputs, {tower.name: layouts[tower.name] for tower in own}, own, given.per_node)
+    return TowerExchange(own, {tower.name: layouts[tower.name] for tower in own}, given.per_node, pricing)
 
 
 def replica_lanes(inputs: Inputs, layouts: Mapping[str, Layout]) -> Lanes:
@@ -130,10 +129,12 @@ def replica_lanes(inputs: Inputs, layouts: Mapping[str, Layout]) -> Lanes:
     return Lanes(inputs.cluster.size // tp, per_node=max(1, per_node // tp))
 
 
-def alternative(name: str, other: Plan | Infeasible, chosen: Plan) -> Alternative:
-    """What else was tried: what it takes, and how busy ranks are, or why it is none."""
-    if isinstance(other, Infeasible):
-        return Alternative(strategy=name, because=f"{BASELINES[name]}: {other.message}")
+def alternative(name: str, draft: Plan, chosen: Plan) -> Alternative:
+    """A baseline beside the chosen plan: what it takes, and how busy ranks are, or why it is none."""
+    try:
+        other = with_score(draft, "")
+    except Infeasible as error:
+        return Alternative(strategy=name, because=f"{BASELINES[name]}: {error.message}")
     slower, busy = percent(other.outcome.value / chosen.outcome.value - 1.0), percent(utilisation(other))
     why = (
         f"{BASELINES[name]}: {slower} slower, and ranks compute {busy} of the step, here {percent(utilisation(chosen))}"

@@ -25,6 +25,7 @@ SPELLED = {
     "vit.sync.2/all": TaskRef("vit", "sync", 2, group="all"),
     "llm.offload.4": TaskRef("llm", "offload", 4),
     "llm.update": TaskRef("llm", "update"),
+    "vit.loss/named": TaskRef("vit", "loss", group="named"),
     "vit.send.F0/v0>llm": TaskRef("vit", "send", 0, of="F", group="v0>llm"),
     "qwen-2.5.F0": TaskRef("qwen-2.5", "F", 0),
 }

@@ -75,8 +75,8 @@ def step_bound(plan: Plan, number: int, pricing: Pricing, tasks: TaskTable, time
     work; and over what is done beside its tasks.
     """
     step = BoundedStep(plan, number, pricing, tasks, timeline)
-    if BOUNDS[WAVES].applies(step):
-        return Bound(BOUNDS[WAVES].seconds(step), WAVES)
+    if has_waves(step):
+        return Bound(wave_seconds(plan, number, pricing), WAVES)
     bounds: list[Bound] = []
     for by, each in BOUNDS.items():
         if not each.beside and each.same_work == (step.packing_problem_or_none is None) and each.applies(step):
@@ -136,6 +136,11 @@ def busiest_rank_seconds(tasks: Sequence[Task], timeline: Timeline) -> float:
     return max(busy.values(), default=0.0)
 
 
+def has_waves(step: BoundedStep) -> bool:
+    """Whether a strategy put towers of several tasks on ranks: no other bound over all plans knows these."""
+    return bool(step.plan.uses.tasks and step.plan.made.decided)
+
+
 def always(step: BoundedStep) -> bool:
     """A bound that applies to every step."""
     return True
@@ -186,7 +191,7 @@ BOUNDS: dict[str, BoundEntry] = {
         beside=True,
     ),
     WAVES: BoundEntry(
-        lambda step: bool(step.plan.uses.tasks and step.plan.made.decided),
+        has_waves,
         lambda step: wave_seconds(step.plan, step.number, step.pricing),
         "however samples are split over ranks and passes, each tower takes some seconds of ranks at least, and all of "
         "them have to find room in the step",

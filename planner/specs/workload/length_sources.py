@@ -164,6 +164,8 @@ class Workload(Spec):
             raise ValueError("tasks say numbers and sizes themselves | leave out lengths, streams and batch_rows")
         for name in ("lengths", "batch_rows") if not self.tasks else ():
             if not getattr(self, name):
-                raise ValueError(f"`{name}` is missing | add it, or tasks where the model has some")
+                raise ValueError(
+                    f"Object missing required field `{name}`"
+                )  # in msgspec's words, as it is located by them
         if samples:
             force_setattr(self, "batch_rows", samples)

@@ -15,9 +15,7 @@ from random import Random
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.costs import Floats, TowerSeconds
-from planner.strategies.assignment.rank_loads import FORWARD_SHARE
-from planner.strategies.waves.tower_exchange import TowerExchange
+from planner.costs import BACKWARD_SHARE, Floats, TowerExchange, TowerSeconds
 from planner.strategies.waves.wave_plan import TowerPass
 
 Counts = NDArray[np.int64]  # (towers, replicas)
@@ -46,8 +44,8 @@ class ExchangeSearch:
         """The seconds of a step, and the same with a little of the replicas' mean end, by which moves are judged."""
         passes = np.stack([each[own] for each, own in zip(self.seconds, samples, strict=True)])
         whole = passes.sum(axis=0)
-        begin = FORWARD_SHARE * whole.max()  # losses compare samples of all replicas
-        ends = begin + (1.0 - FORWARD_SHARE) * passes.cumsum(axis=0)
+        begin = (1.0 - BACKWARD_SHARE) * whole.max()  # losses compare samples of all replicas
+        ends = begin + BACKWARD_SHARE * passes.cumsum(axis=0)
         done, free = ends[-1], np.zeros(len(whole))
         held = [np.flatnonzero(own) for own in samples]
         prices = [self.exchange.of(at, own, samples[at]) for at, own in enumerate(held)]

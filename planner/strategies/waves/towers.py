@@ -1,6 +1,6 @@
 """The towers of a job with several tasks: their layouts, and what they take on how many replicas."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from planner.costs import TowerSeconds
@@ -21,17 +21,6 @@ def towers_of(inputs: Inputs, layouts: Mapping[str, Layout]) -> dict[str, TowerS
         )
         for name, layout in layouts.items()
     }
-
-
-def on_replicas(layout: Layout, replicas: Sequence[int]) -> Layout:
-    """A layout on these replicas alone."""
-    ranks = Ranks(rank for replica in replicas for rank in replica_ranks(layout, replica))
-    return with_fields(layout, ranks=ranks, dp=len(replicas))
-
-
-def replica_ranks(layout: Layout, replica: int) -> Ranks:
-    """The ranks of a replica."""
-    return Ranks(range(replica * layout.tp, (replica + 1) * layout.tp))
 
 
 def layouts_on_all_ranks(inputs: Inputs, tp: int, recompute: str) -> dict[str, Layout]:

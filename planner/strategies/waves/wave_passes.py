@@ -6,9 +6,8 @@ on as many replicas besides, so that a tower has few of them, and is split only 
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from planner.costs import TowerSeconds
+from planner.costs import TowerExchange, TowerSeconds
 from planner.placer import Allocation, Lanes, Placed, Work, allocate, place
-from planner.strategies.waves.tower_exchange import TowerExchange
 from planner.strategies.waves.wave_plan import TowerPass
 
 

@@ -8,13 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
 
-from planner.costs import TowerSeconds
+from planner.costs import TowerSeconds, on_replicas, replica_ranks
 from planner.plan.plan_file import Group, Layout, MicroBatch, Plan
 from planner.specs.base import with_fields
 from planner.specs.framework.software import Framework
 from planner.specs.inputs import Inputs
 from planner.strategies.plan_drafts import draft_plan, plan_uses
-from planner.strategies.waves.towers import on_replicas, replica_ranks
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,7 +56,8 @@ def test_job_names_what_is_shipped(path: Path) -> None:
     model = read(shipped("models", job.model), Model)
     cluster = read(shipped("clusters", job.cluster), Cluster)
     assert job.profile == "auto" or shipped("devices", job.profile).exists()
-    assert job.workload.module in model.modules if job.workload.module else len(model.modules) == 1
+    assert job.workload.module in model.modules if job.workload.module else len(model.modules) == 1 or model.tasks
+    assert {*job.workload.tasks} <= {*model.tasks}
     module = model.modules[job.workload.module or next(iter(model.modules))]
     for degree in job.degrees:
         assert module.heads % degree == 0 and kv_heads(module) % degree == 0 and degree <= cluster.size

@@ -1,0 +1,77 @@
+"""What towers exchange once a step on the replicas that have them: gradients, and weights that the update sharded."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.costs.pricing import Pricing
+from planner.costs.tower_seconds import TowerSeconds
+from planner.plan.mesh.synchronisation import reduces_gradients
+from planner.plan.plan_file import Layout
+from planner.plan.task import Task
+from planner.specs.base import Layers, Ranks, with_fields
+from planner.units import MS
+
+Exchange = tuple[float, float]  # seconds of a reduction, and of a gather
+BACKWARD_SHARE = 2.0 / 3.0  # of both passes
+
+
+@dataclass(frozen=True)
+class TowerExchange:
+    """The exchanges of towers, priced once for all sets of replicas that are as many in as many nodes."""
+
+    towers: Sequence[TowerSeconds]
+    layouts: Mapping[str, Layout]
+    per_node: int  # replicas
+    pricing: Callable[[dict[str, Layout]], Pricing]  # of these layouts
+    known: dict[tuple[int, tuple[int, ...], int], Exchange] = field(default_factory=dict)
+    priced: dict[tuple[int, tuple[int, ...]], tuple[Pricing, Layout]] = field(default_factory=dict)
+
+    @cached_property
+    def constant(self) -> float:
+        """Seconds of a step on each rank beside its passes and updates."""
+        prices = self.pricing({}).prices
+        return prices.timing.step_ms * MS if prices.rates else 0.0
+
+    def on_first(self, at: int, count: int) -> float:
+        """Seconds of both exchanges of a tower on the first so many replicas, with nothing beside them."""
+        return sum(self.of(at, np.arange(count), np.zeros(count, dtype=np.int64)))
+
+    def of(self, at: int, replicas: NDArray[np.int64], samples: NDArray[np.int64]) -> Exchange:
+        """Seconds of a tower's reduction and gather on these replicas; `samples`: of each replica of the cluster. The
+        one with fewest samples hides least of the reduction behind its backward.
+        """
+        nodes = np.bincount(replicas // self.per_node)
+        key = at, tuple(np.sort(nodes[nodes > 0]).tolist()), int(samples[replicas].min())
+        if key not in self.known:
+            self.known[key] = self.new(at, replicas, key[1], key[2])
+        return self.known[key]
+
+    def new(self, at: int, replicas: NDArray[np.int64], nodes: tuple[int, ...], fewest: int) -> Exchange:
+        """Compute what `of` caches."""
+        tower = self.towers[at]
+        if (at, nodes) not in self.priced:
+            layout = on_replicas(self.layouts[tower.name], replicas.tolist())
+            self.priced[at, nodes] = self.pricing({tower.name: layout}), layout
+        pricing, layout = self.priced[at, nodes]
+        module = pricing.models[tower.name]
+        if not reduces_gradients(layout, module):
+            return 0.0, 0.0
+        every, backward = Layers(range(module.layers)), BACKWARD_SHARE * tower.by_count[fewest]
+        reduction = pricing.exposed_seconds(Task(tower.name, every, "sync", None, "all", layout.ranks), backward)
+        gather = pricing.exposed_seconds(Task(tower.name, every, "gather", None, "all", layout.ranks), backward / 2.0)
+        return reduction, gather if layout.zero else 0.0
+
+
+def on_replicas(layout: Layout, replicas: Sequence[int]) -> Layout:
+    """A layout on these replicas alone."""
+    ranks = Ranks(rank for replica in replicas for rank in replica_ranks(layout, replica))
+    return with_fields(layout, ranks=ranks, dp=len(replicas))
+
+
+def replica_ranks(layout: Layout, replica: int) -> Ranks:
+    """The ranks of a replica."""
+    return Ranks(range(replica * layout.tp, (replica + 1) * layout.tp))
