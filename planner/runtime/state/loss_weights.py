@@ -1,0 +1,46 @@
+"""What each target of a step weighs in its loss, from the number of targets of each item on all ranks.
+
+Where there are several tasks, the loss of each that is a module's own is the mean over the targets of its rows alone,
+times its weight: so an item's targets weigh what all tasks with its row give them.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from planner.plan.plan_file import PlanInputs
+from planner.plan.task import Task
+from planner.plan.tokens.encoder_outputs import ItemKey
+from planner.specs.workload.loss_weighting import target_weight, total_weight
+
+
+class LossWeights(NamedTuple):
+    """Weights of one step's targets, and what their weighted sum is divided by."""
+
+    of_items: Mapping[ItemKey, float] | None  # of each of an item's targets; None: all are 1
+    total: float
+
+    def within(self, task: Task) -> Mapping[int, float] | None:
+        """By item of a pass, the weight of each of its targets: 0 where it has no loss."""
+        if self.of_items is None:
+            return None
+        return {item: self.of_items.get((task.module, item), 0.0) for item in task.items}
+
+
+def loss_weights(uses: PlanInputs, counts: Mapping[ItemKey, int]) -> LossWeights:
+    """The weights of a step; `counts`: of all items whose module ends in a loss."""
+    if uses.tasks:
+        return LossWeights(weights_in_tasks(uses, counts), 1.0)
+    of_items = {item: target_weight(uses.loss, count) for item, count in counts.items()}
+    return LossWeights(None if uses.loss == "token" else of_items, total_weight(uses.loss, counts.values()))
+
+
+def weights_in_tasks(uses: PlanInputs, counts: Mapping[ItemKey, int]) -> Mapping[ItemKey, float]:
+    """The weight of each of an item's targets in the sum of all tasks' own losses."""
+    found: Counter[ItemKey] = Counter()
+    for task in uses.tasks.values():
+        rows = [(module, row) for module in task.modules for row in task.rows if (module, row) in counts]
+        total = total_weight(uses.loss, [counts[item] for item in rows])
+        for item in rows:
+            found[item] += task.weight * target_weight(uses.loss, counts[item]) / total  # type: ignore[assignment]
+    return found
