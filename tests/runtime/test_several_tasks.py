@@ -1,7 +1,6 @@
 """Plans of several tasks train as one process does: towers that tasks share, on other ranks in every micro-batch."""
 
 import pytest
-
 import torch
 import torch.nn.functional as F
 
