@@ -89,7 +89,26 @@ CONSTRAINTS = (
     "scoring/bounds/exact_grouping.py",
     "strategies/sharded_tables/exact_",
 )
-ROWS = (*TABLES, *EMBEDDINGS, *TENSORS, *CONSTRAINTS)
+# Where it is what a task of several has in a step: an item of each of its modules.
+OF_TASKS = (
+    "costs/contrastive_loss.py",
+    "costs/tower_seconds.py",
+    "models/contrastive_loss.py",
+    "plan/group_catalogue.py",
+    "plan/legal/task_laws.py",
+    "plan/loss_weights.py",
+    "plan/plan_file.py",
+    "plan/tasks/task_losses.py",
+    "runtime/exchange/contrastive_exchange.py",
+    "runtime/exchange/feature_parts.py",
+    "runtime/parity/reference_packs.py",
+    "scoring/bounds/wave_bound.py",
+    "specs/workload/length_sources.py",
+    "specs/workload/task_batches.py",
+    "strategies/plan_drafts.py",
+    "strategies/waves/",
+)
+ROWS = (*TABLES, *EMBEDDINGS, *TENSORS, *CONSTRAINTS, *OF_TASKS)
 
 # A retired word → what is said now, and files or folders below `planner/` where it means something else.
 RETIRED = {

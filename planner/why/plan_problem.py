@@ -170,6 +170,9 @@ def problem_inputs(plan: Plan, job: Job, batches: tuple[SampleBatch, ...]) -> In
 
 def sample_module(plan: Plan) -> str:
     """The module whose items are the samples: the one that feeds no other. Raises InputError where several do not."""
+    if plan.uses.tasks:
+        message = "a plan of several tasks is not solved again with changes: rows of tasks are no samples of one module"
+        raise InputError(message, where="uses.tasks", fix="change its job, and planner solve JOB")
     sources = {edge.source for edge in plan.edges}
     ends = [name for name in plan.layouts if name not in sources]
     if len(ends) != 1:

@@ -33,6 +33,7 @@ from planner.models.inputs import (
 from planner.plan.embeddings import tokens_of_sums
 from planner.plan.gradient_flow import gradient_flows
 from planner.plan.group_catalogue import process_groups
+from planner.plan.loss_weights import LossWeights, loss_weights
 from planner.plan.mesh.rank_mesh import groups_over
 from planner.plan.plan_file import Layout, Plan
 from planner.plan.task import Task
@@ -47,7 +48,6 @@ from planner.runtime.execution_order import task_gathered_encoders
 from planner.runtime.measure.step_clock import StepClock
 from planner.runtime.run_options import RunOptions
 from planner.runtime.state.fsdp import COMPUTE_DTYPES
-from planner.runtime.state.loss_weights import LossWeights, loss_weights
 from planner.runtime.state.rank_tables import RankTables
 from planner.runtime.state.replicated_gradients import sum_replicated_gradients
 from planner.runtime.state.sharded_stage import ShardedStage

@@ -20,15 +20,17 @@ class LossWeights(NamedTuple):
     of_items: Mapping[ItemKey, float] | None  # of each of an item's targets; None: all are 1
     total: float
 
+    def of_target(self, module: str, item: int) -> float:
+        """Return the weight of each target of an item: 0 where it has no loss."""
+        return 1.0 if self.of_items is None else self.of_items.get((module, item), 0.0)
+
     def within(self, task: Task) -> Mapping[int, float] | None:
-        """By item of a pass, the weight of each of its targets: 0 where it has no loss."""
-        if self.of_items is None:
-            return None
-        return {item: self.of_items.get((task.module, item), 0.0) for item in task.items}
+        """Return, by item of a pass, the weight of each of its targets; None: all are 1."""
+        return None if self.of_items is None else {item: self.of_target(task.module, item) for item in task.items}
 
 
 def loss_weights(uses: PlanInputs, counts: Mapping[ItemKey, int]) -> LossWeights:
-    """The weights of a step; `counts`: of all items whose module ends in a loss."""
+    """Return the weights of a step; `counts`: of all items whose module ends in a loss."""
     if uses.tasks:
         return LossWeights(weights_in_tasks(uses, counts), 1.0)
     of_items = {item: target_weight(uses.loss, count) for item, count in counts.items()}
@@ -36,7 +38,7 @@ def loss_weights(uses: PlanInputs, counts: Mapping[ItemKey, int]) -> LossWeights
 
 
 def weights_in_tasks(uses: PlanInputs, counts: Mapping[ItemKey, int]) -> Mapping[ItemKey, float]:
-    """The weight of each of an item's targets in the sum of all tasks' own losses."""
+    """Return the weight of each of an item's targets in the sum of all tasks' own losses."""
     found: Counter[ItemKey] = Counter()
     for task in uses.tasks.values():
         rows = [(module, row) for module in task.modules for row in task.rows if (module, row) in counts]
