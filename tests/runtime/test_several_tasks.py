@@ -1,15 +1,27 @@
 """Plans of several tasks train as one process does: towers that tasks share, on other ranks in every micro-batch."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 import torch.nn.functional as F
 
+from planner import pipeline
+from planner.errors import InputError
+from planner.export import export_plan
+from planner.follow import FollowedPlan
 from planner.models.build import build, init_weights
 from planner.models.inputs.training_items import synthetic_batch
-from planner.plan.plan_file import Group, Layout, Plan, PlanTask, Step
+from planner.plan.group_catalogue import process_groups
+from planner.plan.legal.plan_laws import violations
+from planner.plan.plan_file import FollowingSteps, Group, Layout, Plan, PlanTask, Step
+from planner.plan.tasks.expand import expand
+from planner.runtime.exchange.feature_parts import feature_parts
+from planner.runtime.preflight.preflight_checks import require_quick_checks
 from planner.specs.base import Indices, Ranks, with_fields
 from planner.specs.layers import Decoder, TextEncoder, Vit
 from planner.specs.layers.vit import Projector
+from planner.why.plan_problem import sample_module
 from tests.plans import plan_of, stages_of, uses
 from tests.runtime.training_worlds import ONCE, run_all
 
@@ -118,18 +130,22 @@ PLANS = {
 }
 
 
+SHIPPED = "the shipped example"
+
+
 @pytest.fixture(scope="module")
-def results():
-    return run_all(4, PLANS)
+def trained():
+    plans = {**PLANS, SHIPPED: pipeline.solve("demo-clip-cpu-4").plan}
+    return plans, run_all(4, plans)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", PLANS)
-def test_gradients_are_those_of_one_process(results, name):
-    verified, plan = results[name].verify, PLANS[name]
+@pytest.mark.parametrize("name", [*PLANS, SHIPPED])
+def test_gradients_are_those_of_one_process(trained, name):
+    plan, verified = trained[0][name], trained[1][name].verify
     assert (verified.steps, verified.items) == (1, sum(map(len, plan.uses.items.values())))
     assert (verified.loss_rel_err <= 1e-12, verified.grad_rel_err <= 1e-12) == (True, True), verified
-    assert results[name].steps[0].loss == pytest.approx(loss_by_hand(plan), rel=1e-12)
+    assert trained[1][name].steps[0].loss == pytest.approx(loss_by_hand(plan), rel=1e-12)
 
 
 def loss_by_hand(plan: Plan) -> float:
@@ -154,3 +170,73 @@ def loss_by_hand(plan: Plan) -> float:
         both = F.cross_entropy(logits, labels) + F.cross_entropy(logits.T, labels)
         total += task.weight * both.item() / 2
     return total
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_ranks_of_a_loss_have_all_of_each_feature_once(name):
+    """And a group of their own, which every rank creates before the first step."""
+    plan, tasks = PLANS[name], expand(PLANS[name])
+    losses = [task for task in tasks if task.phase == "loss"]
+    assert {task.ranks for task in losses} <= process_groups(plan)
+    for loss in losses:
+        parts = feature_parts(plan, tasks, loss)
+        shares = [0.0] * 2 * len(loss.items)
+        for part in (part for of_rank in parts.values() for part in of_rank):
+            shares[part.place] += part.share * part.outputs
+        assert shares == pytest.approx([1.0] * len(shares)) and {*parts} <= {*loss.ranks}
+
+
+APART = "two tasks share a tower"
+
+
+def changed(name, **tasks):
+    """A plan with other fields of a task."""
+    plan = PLANS[name]
+    made = {task: with_fields(plan.uses.tasks[task], **fields) for task, fields in tasks.items()}
+    return with_fields(plan, uses=with_fields(plan.uses, tasks={**plan.uses.tasks, **made}))
+
+
+@pytest.mark.parametrize(
+    ("fields", "what"),
+    [
+        ({"loss": "own"}, "task `locked` has no loss of its own: frozen and text output features"),
+        ({"modules": ("frozen",)}, "compares features of two modules of the same width, and `frozen` has 16"),
+        ({"modules": ("frozen", "words")}, "task `locked` is of `words`, which has no layout"),
+    ],
+)
+def test_a_loss_that_modules_cannot_have_is_against_the_law(fields, what):
+    (broken, *_) = violations(changed("a frozen tower", locked=fields))
+    assert what in broken.message and broken.where == "uses.tasks.locked"
+
+
+def test_what_cannot_be_run_is_refused_with_its_place(tmp_path):
+    plan = PLANS[APART]
+    zero = with_fields(plan, layouts={**plan.layouts, "text": with_fields(plan.layouts["text"], zero=3)})
+    ahead = with_fields(plan, then=FollowingSteps(folder="steps"))
+    for refused, options, where in (
+        (zero, ONCE, r"\(layouts.text.zero\)"),
+        (ahead, ONCE, r"\(then\)"),
+        (plan, replace(ONCE, data=tmp_path), "--data"),
+        (plan, replace(ONCE, weights=tmp_path), "--weights"),
+    ):
+        with pytest.raises(InputError, match=where):
+            require_quick_checks(refused, options)
+
+
+def test_other_programs_and_questions_refuse_several_tasks_with_their_place():
+    plan = PLANS[APART]
+    for target in ("megatron", "torchtitan", "deepspeed"):
+        with pytest.raises(InputError, match=r"uses\.tasks"):
+            export_plan(plan, target)
+    with pytest.raises(InputError, match=r"uses\.tasks"):
+        sample_module(plan)
+
+
+def test_a_plan_is_followed_with_shares_of_the_targets_that_tasks_have():
+    """By item: the weight of its task over the targets of the task's rows."""
+    shares = FollowedPlan(PLANS["losses of their own beside one that compares"])
+    sizes = {row: SIZES["words"](row) for row in range(4)}
+    want = {row: 0.5 / (sizes[0] + sizes[2]) if row % 2 == 0 else 3.0 / (sizes[1] + sizes[3]) for row in sizes}
+    assert shares.target_shares("words") == pytest.approx(want)
+    with pytest.raises(InputError, match="features of `image` are compared with another module's"):
+        shares.targets("image")
