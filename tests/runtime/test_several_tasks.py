@@ -60,12 +60,8 @@ def tasks_plan(layouts: dict[str, Layout], waves, tasks: dict[str, PlanTask], si
     return plan_of(size, facts, layouts, groups, Step(sync="step", micro_batches=tuple(placed)))
 
 
-def compared(modules, rows, weight: float = 1.0) -> PlanTask:
-    return PlanTask(modules=tuple(modules), loss="contrastive", rows=Indices(rows), weight=weight)
-
-
-def own(module, rows, weight: float = 1.0) -> PlanTask:
-    return PlanTask(modules=(module,), loss="own", rows=Indices(rows), weight=weight)
+def compared(modules: str, rows, weight: float = 1.0, loss="contrastive") -> PlanTask:
+    return PlanTask(modules=tuple(modules.split()), loss=loss, rows=Indices(rows), weight=weight)
 
 
 PLANS = {
@@ -75,7 +71,7 @@ PLANS = {
             {"image": {(0,): (0, 4), (1,): (1, 5), (2,): (2, 6, 7), (3,): (3,)}},
             {"text": {(0,): (0, 1, 2), (1,): (3,)}, "depth": {(2,): (4, 5), (3,): (6, 7)}},
         ],
-        {"image-text": compared(("image", "text"), range(4)), "depth-image": compared(("depth", "image"), range(4, 8))},
+        {"image-text": compared("image text", range(4)), "depth-image": compared("depth image", range(4, 8))},
     ),
     "three tasks in waves": tasks_plan(
         {"image": tower((0, 1, 2)), "text": tower((0, 3), zero=0), "depth": tower((1, 3))},
@@ -84,11 +80,8 @@ PLANS = {
             {"text": {(0,): (8, 9, 10)}, "depth": {(3,): (7, 8, 4)}},
             {"depth": {(1,): (5, 6, 9, 10)}},
         ],
-        {
-            "image-text": compared(("image", "text"), range(4), weight=0.25),
-            "image-depth": compared(("image", "depth"), range(4, 7), weight=3.0),
-            "text-depth": compared(("text", "depth"), range(7, 11)),
-        },
+        {"image-text": compared("image text", range(4), 0.25), "image-depth": compared("image depth", range(4, 7), 3.0),
+         "text-depth": compared("text depth", range(7, 11))},
     ),
     "a task's rows in two micro-batches, a rank without any tower": tasks_plan(
         {"image": tower((1,)), "text": tower((1, 2))},
@@ -96,19 +89,16 @@ PLANS = {
             {"image": {(1,): (0, 2)}, "text": {(2,): (0, 1)}},
             {"image": {(1,): (1, 3)}, "text": {(1,): (2,), (2,): (3,)}},
         ],
-        {"image-text": compared(("image", "text"), range(4), weight=2.0)},
+        {"image-text": compared("image text", range(4), 2.0)},
     ),
     "items over several ranks": tasks_plan(
-        {
-            "image": tower((0, 1, 2, 3), tp=2, dp=2),
-            "text": tower((0, 1, 2, 3), zero=2),
-            "depth": tower((0, 1, 2, 3), pp=2, dp=2, stages=stages_of(2, 2)),
-        },
+        {"image": tower((0, 1, 2, 3), tp=2, dp=2), "text": tower((0, 1, 2, 3), zero=2),
+         "depth": tower((0, 1, 2, 3), pp=2, dp=2, stages=stages_of(2, 2))},
         [
             {"image": {(0, 1): (0, 1, 2), (2, 3): (3,)}, "text": {(0, 1): (0, 1), (2,): (2,), (3,): (3, 6)}},
             {"depth": {(0, 2): (4, 5), (1, 3): (6,)}, "text": {(0, 1): (4, 5)}},
         ],
-        {"image-text": compared(("image", "text"), range(4)), "depth-text": compared(("depth", "text"), range(4, 7))},
+        {"image-text": compared("image text", range(4)), "depth-text": compared("depth text", range(4, 7))},
     ),
     "losses of their own beside one that compares": tasks_plan(
         {"words": tower((0, 1, 2)), "image": tower((0, 1)), "text": tower((3,))},
@@ -116,21 +106,16 @@ PLANS = {
             {"words": {(2,): (0, 1)}, "image": {(0,): (4, 5), (1,): (6,)}, "text": {(3,): (4, 5, 6)}},
             {"words": {(0,): (2,), (1,): (3,)}},
         ],
-        {
-            "short": own("words", (0, 2), 0.5),
-            "long": own("words", (1, 3), 3.0),
-            "image-text": compared(("image", "text"), range(4, 7)),
-        },
+        {"short": compared("words", (0, 2), 0.5, "own"), "long": compared("words", (1, 3), 3.0, "own"),
+         "image-text": compared("image text", range(4, 7))},
     ),
     "a frozen tower": tasks_plan(
         {"frozen": tower((0, 1)), "text": tower((2, 3))},
         [{"frozen": {(0,): (0, 1), (1,): (2,)}, "text": {(2,): (0,), (3,): (1, 2)}}],
-        {"locked": compared(("frozen", "text"), range(3))},
+        {"locked": compared("frozen text", range(3))},
     ),
-}
-
-
-SHIPPED = "the shipped example"
+}  # fmt: skip
+APART, SHIPPED = "two tasks share a tower", "the shipped example"
 
 
 @pytest.fixture(scope="module")
@@ -186,16 +171,6 @@ def test_ranks_of_a_loss_have_all_of_each_feature_once(name):
         assert shares == pytest.approx([1.0] * len(shares)) and {*parts} <= {*loss.ranks}
 
 
-APART = "two tasks share a tower"
-
-
-def changed(name, **tasks):
-    """A plan with other fields of a task."""
-    plan = PLANS[name]
-    made = {task: with_fields(plan.uses.tasks[task], **fields) for task, fields in tasks.items()}
-    return with_fields(plan, uses=with_fields(plan.uses, tasks={**plan.uses.tasks, **made}))
-
-
 @pytest.mark.parametrize(
     ("fields", "what"),
     [
@@ -205,7 +180,9 @@ def changed(name, **tasks):
     ],
 )
 def test_a_loss_that_modules_cannot_have_is_against_the_law(fields, what):
-    (broken, *_) = violations(changed("a frozen tower", locked=fields))
+    plan = PLANS["a frozen tower"]
+    tasks = {"locked": with_fields(plan.uses.tasks["locked"], **fields)}
+    broken = violations(with_fields(plan, uses=with_fields(plan.uses, tasks=tasks)))[0]
     assert what in broken.message and broken.where == "uses.tasks.locked"
 
 

@@ -1,5 +1,5 @@
-"""The laws of several tasks: each is of modules of the plan, whose outputs fit its loss, and its rows are items of each;
-of a row a step has all items or none, as its loss compares them.
+"""The laws of several tasks: each is of modules of the plan, whose outputs fit its loss, and its rows are items of
+each; of a row a step has all items or none, as its loss compares them.
 """
 
 from collections.abc import Iterator

@@ -36,9 +36,9 @@ class ContrastiveExchange:
 
     def compare(self, task: Task, device: torch.device) -> Tensor:
         """This rank's part (scalar) of a loss in that of the step; leaves gradients with the outputs compared."""
-        learned, parts, rows = self.plan.uses.tasks[task.group], self.parts[task.id], len(task.items)
+        compared, parts, rows = self.plan.uses.tasks[task.group], self.parts[task.id], len(task.items)
         own, group = parts.get(self.groups.rank, []), self.group(task)
-        dtype = reduce(torch.promote_types, (self.compute_dtypes[name] for name in learned.modules), torch.float32)
+        dtype = reduce(torch.promote_types, (self.compute_dtypes[name] for name in compared.modules), torch.float32)
         outputs = {part.key: self.flights[part.key].detached_output().requires_grad_() for part in own}
         nothing = torch.zeros(0, self.plan.uses.models[task.module].feature_width, dtype=dtype, device=device)
         sent = torch.cat([nothing.requires_grad_(), *summed_parts(own, outputs, dtype)])
@@ -46,7 +46,7 @@ class ContrastiveExchange:
         places = [part.place for rank in task.ranks for part in parts.get(rank, ())]
         features = gathered.new_zeros(2 * rows, gathered.shape[1]).index_add(0, index(places, device), gathered)
         dealt = index([*range(group.index, rows, group.size)], device)
-        loss = learned.weight / rows * contrastive_loss(features.view(2, rows, -1), dealt)
+        loss = compared.weight / rows * contrastive_loss(features.view(2, rows, -1), dealt)
         loss.backward()  # type: ignore[no-untyped-call]
         for key, output in outputs.items():
             self.flights[key].add_gradient(output.grad)
