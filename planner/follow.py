@@ -17,6 +17,7 @@ from planner import files
 from planner.errors import InputError
 from planner.plan.group_catalogue import process_groups
 from planner.plan.legal.plan_laws import require_legal
+from planner.plan.loss_weights import loss_weights
 from planner.plan.mesh.rank_mesh import coordinates, expert_coordinates, expert_groups_over, expert_mesh, groups_over
 from planner.plan.plan_file import Plan
 from planner.plan.task import Task
@@ -28,7 +29,6 @@ from planner.plan.tokens.token_shards import rank_token_runs, rank_token_spans, 
 from planner.specs.base import Layers, Ranks
 from planner.specs.sequence_sharding import SequenceSplit
 from planner.specs.workload.items import Document
-from planner.specs.workload.loss_weighting import target_weight, total_weight
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,9 +169,9 @@ class FollowedPlan:
         """Return, by item, the factor of the loss of each of its targets: their sum over all ranks is the loss of the
         step, weighted as the plan says, and gradients are sums over ranks. Raises InputError as `targets` does.
         """
-        counts, loss = self.item_targets(module, step), self.plan.uses.loss
-        total = total_weight(loss, counts.values())
-        return {item: target_weight(loss, count) / total for item, count in counts.items()}
+        counts = self.item_targets(module, step)
+        weights = loss_weights(self.plan.uses, {(module, item): count for item, count in counts.items()})
+        return {item: weights.of_target(module, item) / weights.total for item in counts}
 
     def item_targets(self, module: str, step: int) -> dict[int, int]:
         """Return the number of targets of each item of a step. Raises InputError as `targets` does."""
@@ -179,6 +179,9 @@ class FollowedPlan:
         if any(edge.source == module for edge in self.plan.edges):
             message = f"`{module}` feeds another module, and has no loss"
             raise InputError(message, where="module", fix="ask for the one that reads its outputs")
+        if any(task.loss == "contrastive" and module in task.modules for task in self.plan.uses.tasks.values()):
+            message = f"features of `{module}` are compared with another module's, and have no targets"
+            raise InputError(message, where="module", fix="the samples of its tasks are in plan.uses.tasks")
         fed = fed_tokens(self.plan)
         return {
             item: size // spec.tokens_per_output - fed.get((module, item), 0)

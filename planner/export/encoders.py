@@ -27,6 +27,9 @@ def told_by(target: Target, plan: Plan) -> Target:
     """By what a program is told of a plan: of several modules by the form for encoders on ranks of their own, or for
     those on all. Raises InputError where it has none.
     """
+    if plan.uses.tasks:
+        message = f"{target.name} trains one loss, and the plan has those of {len(plan.uses.tasks)} tasks"
+        raise InputError(message, where="uses.tasks", fix="--to planner, whose own runtime trains them")
     if len(plan.layouts) == 1:
         return target
     if not target.beside:

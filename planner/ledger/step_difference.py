@@ -29,6 +29,7 @@ KINDS: dict[Phase, str] = {
     "send": "send",
     "recv": "receive",
     "offload": "offload",
+    "loss": "loss of a task",
 }
 EXCHANGE, WAIT, END = "exchange between ranks of a group", "wait", "after the last task"
 

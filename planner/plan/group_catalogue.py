@@ -1,4 +1,4 @@
-"""The process groups that a plan needs: those of its meshes, and those that shard sequences."""
+"""The process groups that a plan needs: those of its meshes, those that shard sequences, and those of tasks' losses."""
 
 from collections.abc import Iterator
 
@@ -33,6 +33,7 @@ def process_groups(plan: Plan) -> set[Ranks]:
         groups.update(stage_ranks(layout, stage) for stage in range(layout.pp))
         groups.update(tied_embedding_groups(plan.uses.models[name], layout))
         groups.update(sequence_groups(plan, name, layout))
+    groups.update(loss_groups(plan))
     if plan.embeddings:
         members = plan.embeddings.group_ranks(plan.size)
         groups.update(members)
@@ -69,6 +70,19 @@ def groups_of_module(plan: Plan, module: str) -> list[Group]:
     micro_batches = (micro_batch for step in plan.steps for micro_batch in step.micro_batches)
     used = (a.group for micro_batch in micro_batches for a in assignments(plan, micro_batch) if a.module == module)
     return [plan.groups[name] for name in dict.fromkeys(used)]
+
+
+def loss_groups(plan: Plan) -> Iterator[Ranks]:
+    """Yield the ranks that have features of each loss that compares some, in each step."""
+    last = {name: frozenset(stage_ranks(layout, layout.pp - 1)) for name, layout in plan.layouts.items()}
+    contrastive = [task for task in plan.uses.tasks.values() if task.loss == "contrastive"]
+    for step in plan.steps if contrastive else ():
+        assigned = [a for micro_batch in step.micro_batches for a in assignments(plan, micro_batch)]
+        for task in contrastive:
+            samples = {*task.samples}
+            own = [a for a in assigned if a.module in task.modules and not samples.isdisjoint(a.items)]
+            ranks = {rank for a in own for rank in plan.groups[a.group].ranks if rank in last[a.module]}
+            yield Ranks(sorted(ranks))
 
 
 def tied_embedding_groups(module: Module, layout: Layout) -> Iterator[Ranks]:

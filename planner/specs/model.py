@@ -1,5 +1,6 @@
 """Models: modules with their shapes, and the edges between them."""
 
+from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal
 
 import msgspec
@@ -90,19 +91,27 @@ class Model(Spec):
         return []
 
 
+def task_fault(name: str, task: ModelTask, modules: Mapping[str, Module]) -> str:
+    """Return why modules cannot have a task, as `what is wrong | what to do`; empty where they can."""
+    for module in task.modules:
+        if module not in modules:
+            return f"task `{name}` names `{module}`, which is no module | one of {', '.join(modules)}"
+    widths = {module: modules[module].feature_width for module in task.modules}
+    if task.loss == "own" and (len(task.modules) > 1 or any(widths.values())):
+        return f"task `{name}` has no loss of its own: {' and '.join(widths)} output features | loss: contrastive"
+    if task.loss == "contrastive" and (len(widths) < 2 or not all(widths.values()) or len({*widths.values()}) > 1):
+        told = " and ".join(f"`{module}` has {width}" for module, width in widths.items())
+        what = f"task `{name}` compares features of two modules of the same width, and {told}"
+        return f"{what} | two modules with the same `out`"
+    return ""
+
+
 def tasks_fault(model: Model) -> str:
     """Return why a model cannot have its tasks, as `what is wrong | what to do`; empty where it can."""
     for name, task in model.tasks.items():
-        for module in task.modules:
-            if module not in model.modules:
-                return f"task `{name}` names `{module}`, which is no module | one of {', '.join(model.modules)}"
-        widths = {module: model.modules[module].feature_width for module in task.modules}
-        if task.loss == "own" and (len(task.modules) > 1 or any(widths.values())):
-            return f"task `{name}` has no loss of its own: {' and '.join(widths)} output features | loss: contrastive"
-        if task.loss == "contrastive" and (len(widths) < 2 or not all(widths.values()) or len({*widths.values()}) > 1):
-            told = " and ".join(f"`{module}` has {width}" for module, width in widths.items())
-            what = f"task `{name}` compares features of two modules of the same width, and {told}"
-            return f"{what} | two modules with the same `out`"
+        fault = task_fault(name, task, model.modules)
+        if fault:
+            return fault
     if model.tasks and model.edges:
         edge = model.edges[0]
         what = f"modules of tasks read samples alone, and `{edge.target}` reads `{edge.source}`"

@@ -170,11 +170,11 @@ def problem_inputs(plan: Plan, job: Job, batches: tuple[SampleBatch, ...]) -> In
 
 def sample_module(plan: Plan) -> str:
     """The module whose items are the samples: the one that feeds no other. Raises InputError where several do not."""
+    if plan.uses.tasks:
+        message = "towers of several tasks are placed together, and not solved again with one change"
+        raise InputError(message, where="uses.tasks", fix="change its job, and planner solve JOB")
     sources = {edge.source for edge in plan.edges}
     ends = [name for name in plan.layouts if name not in sources]
-    if plan.uses.tasks:
-        message = f"{len(plan.uses.tasks)} tasks have samples of their own, and towers are placed together"
-        raise InputError(message, where="uses.tasks", fix="planner solve, of the job without a task, or on other ranks")
     if len(ends) != 1:
         raise InputError(
             f"samples are items of the module that feeds no other, and {' and '.join(ends)} feed none",

@@ -56,7 +56,8 @@ def loss_module(model: Model) -> str:
     found = [name for name in model.modules if not model.targets(name)]
     if len(found) > 1:
         message = f"{' and '.join(f'`{name}`' for name in found)} of {model.name} feed no other module"
-        raise InputError(message, where="--model", fix="write a job, and say workload.module")
+        key = "tasks" if model.tasks else "module"
+        raise InputError(message, where="--model", fix=f"write a job, and say workload.{key}")
     return found[0]
 
 

@@ -4,6 +4,7 @@ import math
 
 import pytest
 
+from planner.plan.plan_file import PlanTask
 from planner.runtime.parity.parity_tolerance import (
     PARITY_TOLERANCES,
     ParityTolerance,
@@ -12,7 +13,7 @@ from planner.runtime.parity.parity_tolerance import (
     within_tolerance,
 )
 from planner.runtime.run_result import ParityErrors
-from planner.specs.base import with_fields
+from planner.specs.base import Indices, with_fields
 from planner.specs.layers.components import Experts
 from tests.plans import encoder_plan, staged_plan
 
@@ -52,6 +53,13 @@ def test_experts_in_bf16_promise_the_loss_alone():
     assert within_tolerance(found(1e-3, 0.9), parity_tolerance(plan, "bf16")) and not within_tolerance(
         found(0.1), parity_tolerance(plan, "bf16")
     )
+
+
+def test_gradients_of_compared_features_are_less_precise_but_in_float64():
+    task = PlanTask(modules=("llm", "vit"), loss="contrastive", rows=Indices((0,)))
+    plan = with_fields(PLAN, uses=with_fields(PLAN.uses, tasks={"pairs": task}))
+    found = [parity_tolerance(plan, dtype).gradient for dtype in ("float64", "float32", "bf16")]
+    assert found == [PARITY_TOLERANCES["float64"].gradient, 1e-3, None]
 
 
 @pytest.mark.parametrize("dtype", PARITY_TOLERANCES)

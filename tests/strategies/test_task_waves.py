@@ -185,7 +185,8 @@ def test_passes_of_one_replica_are_in_waves_of_their_own(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("  tasks:\n", "  tasks: {}\n  unused:\n", "unused"),
+        (JOB[JOB.index("  tasks:") :], "  tasks: {}\n", "`lengths` is missing"),
+        (JOB[JOB.index("  tasks:") :], "  {lengths: 128, batch_rows: 8}\n", "no samples of any"),
         ("heard: {batch_rows: 16", "seen: {batch_rows: 16", "has no task `seen`"),
         ("image: 256, text: 77", "image: 256", "has items of image"),
         ("strategy: task_waves", "strategy: modality_layout", "plans one loss"),

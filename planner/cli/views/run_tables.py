@@ -120,7 +120,8 @@ def parity_text(errors: "ParityErrors", bound: "ParityTolerance") -> tuple[str, 
     from planner.runtime import parity_errors_text, within_tolerance
 
     same = within_tolerance(errors, bound)
-    return f"{'same as' if same else 'differs from'} one process: {parity_errors_text(errors)}", same
+    agrees = "same as" if bound.gradient is not None else "same loss, gradients not held to any bound, as"
+    return f"{agrees if same else 'differs from'} one process: {parity_errors_text(errors)}", same
 
 
 def features_line(result: ComparedRun) -> Text:

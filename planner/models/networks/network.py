@@ -25,7 +25,7 @@ class Network(nn.Module, ABC):
     Every layer, and then the whole network, can be wrapped by `fully_shard`.
     """
 
-    feeds_module = False  # whether another module reads its outputs, so that there is no loss
+    feeds_module = False  # whether another module, or a task's loss, reads its outputs: it has no loss of its own
     passes_gradients_on = False  # whether a module that it reads is trained, so that it has a backward though frozen
 
     def __init__(self, spec: Module, dtype: torch.dtype, shard: ModuleShard = FULL_MODULE) -> None:

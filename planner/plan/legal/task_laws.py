@@ -1,11 +1,12 @@
-"""The laws of several tasks: each is of modules of the plan, its samples are items of each, and of a sample a step has
-all items or none, as its loss compares them.
+"""The laws of several tasks: each is of modules of the plan, whose outputs fit its loss, and its samples are items of
+each; of a sample a step has all items or none, as its loss compares them.
 """
 
 from collections.abc import Iterator
 
 from planner.plan.legal.violation import Violation
 from planner.plan.plan_file import Plan, assignments
+from planner.specs.model import task_fault
 
 
 def task_laws(plan: Plan) -> Iterator[Violation]:
@@ -16,11 +17,18 @@ def task_laws(plan: Plan) -> Iterator[Violation]:
             message = f"task `{name}` is of `{unknown[0]}`, which has no layout"
             yield Violation(where, message, f"one of {', '.join(plan.layouts)}")
             continue
+        message, _, fix = task_fault(name, task, plan.uses.models).partition(" | ")
+        if message:
+            yield Violation(where, message, fix)
         for module in task.modules:
             missing = [sample for sample in task.samples if sample not in plan.uses.items[module]]
             if missing:
                 message = f"sample {missing[0]} of task `{name}` is no item of `{module}` ({len(missing)} such)"
                 yield Violation(f"{where}.samples", message, f"add it to uses.items.{module}, or take it out")
+    if plan.uses.tasks and plan.edges:
+        edge = plan.edges[0]
+        message = f"modules of tasks read samples alone, and `{edge.target}` reads `{edge.source}`"
+        yield Violation("edges", message, "leave out edges, or uses.tasks")
     if plan.uses.tasks:
         yield from whole_sample_laws(plan)
 

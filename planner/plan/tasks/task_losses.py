@@ -42,7 +42,7 @@ def order_with_losses(
             loss = add_loss(draft, name, task, forwards)
             draft.added_waits += [(backward, loss) for backward in backwards]
             numbers.append(loss)
-            when.append(min(known[backward] for backward in backwards if backward in known) - 0.5)
+            when.append(min((known[backward] for backward in backwards if backward in known), default=np.inf) - 0.5)
     order = np.array(numbers, dtype=np.int64)[np.argsort(when, kind="stable")]
     return order[topological_order(draft.table(order), synchronised)]
 

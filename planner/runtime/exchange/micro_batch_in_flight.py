@@ -51,6 +51,16 @@ class MicroBatchInFlight:
         """Frees inputs from other modules, to which no gradients are sent back."""
         self.batch = replace(self.batch, features=None, memory=None)
 
+    def detached_output(self) -> Tensor:
+        """The output, for work whose gradient is not computed with that of its layers."""
+        assert self.output is not None, "its forward comes first"
+        return self.output.detach()
+
+    def add_gradient(self, gradient: Tensor | None) -> None:
+        """Adds to the gradient of the output; None: none."""
+        if gradient is not None:
+            self.gradient = gradient if self.gradient is None else self.gradient + gradient
+
     def add_pass(self, task: Task, mover: HostCopier) -> None:
         """Prepares for one of the passes of this micro-batch; called for each before the step."""
         self.has_backward |= task.phase in ("B", "I")

@@ -19,6 +19,7 @@ from planner.models.autograd import HostCopier
 from planner.plan.mesh.synchronisation import synchronised_phases
 from planner.plan.task import Phase, Task
 from planner.plan.tokens.resharding import is_between_modules
+from planner.runtime.exchange.contrastive_exchange import ContrastiveExchange
 from planner.runtime.exchange.edge_exchange import EdgeExchange
 from planner.runtime.exchange.micro_batch_in_flight import InFlightKey, MicroBatchInFlight, in_flight_key
 from planner.runtime.exchange.stage_transfers import StageTransfers, shared_order
@@ -32,7 +33,6 @@ from planner.runtime.state.gradient_norm import GradientClipping, GradientNorm
 from planner.runtime.state.kept_features import KeptFeatures
 from planner.runtime.state.optimizers import set_learning_rate
 from planner.runtime.state.rank_state import RankState, empty_activations
-from planner.specs.workload.loss_weighting import total_weight
 
 PREPARING = "items of the step"  # what ranks do before its clock starts
 
@@ -73,6 +73,7 @@ class TaskExecutor:
         self.transfers = StageTransfers(local.channels, local.meter, local.worker.rank)
         self.tables = table_passes(local)
         self.edges = EdgeExchange(local.plan, local.channels, local.meter, local.compute_dtypes)
+        self.compared = ContrastiveExchange(local.plan, local.groups, local.meter, local.compute_dtypes)
         self.handlers: dict[Phase, Callable[[Task], None]] = {
             "F": self.forward,
             "B": self.backward,
@@ -83,6 +84,7 @@ class TaskExecutor:
             "gather": self.gather,
             "sync": self.sync,
             "update": self.update,
+            "loss": self.compare,
         }
 
     def set_learning_rate(self, rate: float) -> None:
@@ -97,7 +99,7 @@ class TaskExecutor:
         self.places = {task.id: place for place, task in enumerate(tasks) if self.worker.rank in task.ranks}
         own = [tasks[place] for place in self.places.values()]
         self.prepare(tasks, own)
-        tokens = sum(self.flight(task).tokens for task in own if task.phase == "F" and self.local.computes_loss(task))
+        tokens = sum(self.flight(task).tokens for task in own if task.phase == "F" and self.local.ends_in_loss(task))
         self.clock.start()
         if self.tables:
             self.tables.lookup(self.number)
@@ -130,22 +132,24 @@ class TaskExecutor:
 
     def prepare(self, tasks: Sequence[Task], own: Sequence[Task]) -> None:
         """Creates batches and buffers of a step, and resets gradients and stages."""
-        with_loss = [task for task in tasks if task.phase == "F" and self.local.computes_loss(task)]
-        counts = [count for task in with_loss for count in self.local.target_counts(task)]  # of all ranks
-        self.total_weight = total_weight(self.local.plan.uses.loss, counts)
+        counts = self.local.target_counts(task for task in tasks if task.phase == "F")  # of all ranks
+        self.weights = self.local.loss_weights(counts)
         self.active = {task.module for task in tasks if task.phase == "F" and task.items}
         forwards = [task for task in own if task.phase == "F"]
         self.flights.clear()  # of the previous step: frees their memory for this one
         self.flights = {
-            self.key(task): MicroBatchInFlight(self.local.loaders[task.module].batch(task, self.worker.device))
+            self.key(task): MicroBatchInFlight(
+                self.local.loaders[task.module].batch(task, self.worker.device, self.weights)
+            )
             for task in forwards
         }
         for flight in self.flights.values():
-            flight.batch.auxiliary.scale = 1 / max(1, sum(counts))
+            flight.batch.auxiliary.scale = 1 / max(1, sum(counts.values()))
         for task in own:
             if task.phase in ("F", "B", "I"):
                 self.flight(task).add_pass(task, self.mover)
         self.edges.begin_step(self.local.followed, tasks, self.flights)
+        self.compared.begin_step(tasks, self.flights)
         if self.tables:
             self.tables.load(tasks, [self.flight(task) for task in forwards])
         buffer = lambda recv: empty_activations(self.local.stage(recv), self.flight(recv).tokens)  # noqa: E731
@@ -221,7 +225,7 @@ class TaskExecutor:
         if stage.task_gathered and task.layers[-1] == stage.layers[-1]:
             stage.end_forward()
         if self.local.computes_loss(task):
-            flight.output = flight.output / self.total_weight
+            flight.output = flight.output / self.weights.total
             loss = loss + flight.output.detach()
         self.losses[task.id] = loss
 
@@ -243,6 +247,10 @@ class TaskExecutor:
         assert store is not None, "its I comes first"
         store.accumulate()
         self.local.stage(task).accumulate()
+
+    def compare(self, task: Task) -> None:
+        """Computes the loss of a task that compares features, and the gradients of those that are here."""
+        self.losses[task.id] = self.no_loss + self.compared.compare(task, self.worker.device)
 
     def send(self, task: Task) -> None:
         """Sends activations to the next stage or gradients to the one before; or outputs to another module, or back."""

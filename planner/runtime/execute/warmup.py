@@ -2,8 +2,9 @@
 
 The first passes through a sharded model, the first update and the first collective of a group import modules of torch,
 choose kernels, allocate memory, create optimizer states and connect processes: seconds that no later step takes. So
-ranks first run the first micro-batch of the plan (with edges between modules, its first step), with an update that
-changes no weight, and a collective of a few bytes in each group. Gradients and optimizer states of it are dropped.
+ranks first run the first micro-batch of the plan (with edges between modules, or several tasks, its first step), with
+an update that changes no weight, and a collective of a few bytes in each group. Gradients and optimizer states of it
+are dropped.
 """
 
 from collections.abc import Sequence
@@ -27,7 +28,7 @@ def warm_up(executor: TaskExecutor, plan: Plan, tasks: Sequence[Task]) -> None:
             time_collective("all_to_all", groups[ranks], FEW_BYTES, executor.worker.device, warmup=0, repeats=1)
     executor.local.channels.connect()
     first = tasks[0].micro_batch
-    whole_step = bool(plan.edges)  # outputs that a micro-batch reads may be computed in any other
+    whole_step = bool(plan.edges or plan.uses.tasks)  # outputs that one reads may be computed in any other
     selected = [t for t in tasks if (whole_step or t.micro_batch in (first, None)) and t.phase != "update"]
     executor.step(selected)
     updated = {task.module for task in tasks if task.phase == "update"}

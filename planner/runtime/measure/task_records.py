@@ -129,7 +129,7 @@ def task_spans(executed: Sequence[ExecutedTask], inside: Sequence[Task], clock: 
             blocking=clock.device.type == "cpu",
             gather_id=inner.get(("gather", at), "") if each.task.phase == "F" else "",
             sync_id=inner.get(("sync", at), "") if each.task.phase in ("B", "W") else "",
-            collective=each.task.phase in ("gather", "sync"),
+            collective=each.task.phase in ("gather", "sync", "loss"),
         )
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from planner.errors import RunFailed
-from planner.models import Batch, CrossAttentionMemory, EncoderFeatures, build
+from planner.models import Batch, CrossAttentionMemory, EncoderFeatures, build, contrastive_loss
 from planner.models.autograd import AuxiliaryLosses
 from planner.models.checkpoints import set_initial_weights
 from planner.models.inputs import PlannedItems, batch_of_documents
@@ -21,7 +21,13 @@ from planner.plan.tokens.encoder_outputs import ItemKey, fed_spans
 from planner.runtime.checkpoint.stored_states import initial_weights
 from planner.runtime.execute.table_passes import table_features
 from planner.runtime.execute.task_executor import RankStepResult
-from planner.runtime.parity.reference_packs import ReferencePack, TargetShares, count_targets, reference_packs
+from planner.runtime.parity.reference_packs import (
+    ReferencePack,
+    TargetShares,
+    count_targets,
+    reference_packs,
+    shares_of,
+)
 from planner.runtime.parity.table_reference import TableReference
 from planner.runtime.run_options import RunOptions
 from planner.runtime.run_result import ParityErrors
@@ -54,7 +60,7 @@ class ParityReference:
             set_initial_weights(
                 self.models[name], self.models[name].spec, initial_weights(options, local.resumed, name)
             )
-            self.models[name].feeds_module = name in local.feeding_modules
+            self.models[name].feeds_module = name in local.encoders
 
     @torch.no_grad()
     def copy_weights(self) -> None:
@@ -77,7 +83,7 @@ class ParityReference:
         if not self.models:
             return
         ended = [task for task in tasks if task.phase == "F" and self.local.has_last_layer(task)]
-        require_once(ended, [task for task in ended if self.local.computes_loss(task)], ranks)
+        require_once(ended, [task for task in ended if self.local.ends_in_loss(task)], ranks)
         reference_loss, reference = self.train(ended)
         loss, scale = sum(rank.loss for rank in ranks), ranks[0].clipped.scale if ranks[0].clipped else 1.0
         named = {
@@ -121,6 +127,7 @@ class ParityReference:
             if loss.requires_grad:  # not where all that it depends on is frozen
                 torch.autograd.backward(loss)
             total += loss.item() + float(batch.auxiliary.total(range(model.spec.layers)))
+        total += self.train_compared(ended)
         of_tables = self.tables.gradients() if self.tables else {}
         return total, {
             f"{module}.{name}": parameter.grad.cpu()
@@ -135,7 +142,24 @@ class ParityReference:
         for module, pack in packs:
             found = count_targets(self.local.sources[module], self.models[module].spec, pack.documents)
             counts.update({(module, item): count for item, count in found.items()})
-        return TargetShares(self.local.plan.uses.loss, counts)
+        return shares_of(self.local.plan.uses, counts)
+
+    def train_compared(self, ended: Sequence[Task]) -> float:
+        """The sum of the losses of tasks that compare features; adds their gradients to those of modules."""
+        done, total = {(task.module, item) for task in ended for item in task.items}, 0.0
+        for task in (task for task in self.local.plan.uses.tasks.values() if task.loss == "contrastive"):
+            samples = [sample for sample in task.samples if (task.modules[0], sample) in done]
+            if not samples:
+                continue
+            means = [[self.outputs((name, sample), 1.0).mean(0) for sample in samples] for name in task.modules]
+            features = torch.stack([torch.stack(of_module) for of_module in means])
+            features = features.to(torch.promote_types(features.dtype, torch.float32))
+            every = torch.arange(len(samples), device=features.device)
+            loss = task.weight / len(samples) * contrastive_loss(features, every)
+            if loss.requires_grad:
+                torch.autograd.backward(loss)
+            total += loss.item()
+        return total
 
     def batch(self, module: str, pack: ReferencePack, scale: float) -> Batch:
         """Batch of a pack, with the outputs of all encoder items that feed it; `scale`: of auxiliary losses."""

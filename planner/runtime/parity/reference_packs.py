@@ -17,7 +17,7 @@ from torch import Tensor
 from planner.models import IGNORED, Batch
 from planner.models.inputs import SampleSource, batch_of_documents
 from planner.models.networks import Network
-from planner.plan.plan_file import Layout
+from planner.plan.plan_file import Layout, PlanInputs
 from planner.plan.task import Task
 from planner.plan.tokens.encoder_outputs import ItemKey
 from planner.plan.tokens.token_shards import rank_token_runs
@@ -91,6 +91,29 @@ class TargetShares:
         weights = torch.tensor([share for of_document in each for share in of_document], dtype=torch.float64)
         summed = model(replace(batch, weights=weights.to(batch.positions.device)))
         return summed
+
+
+class SharesOfTasks(TargetShares):
+    """Shares of the loss of one step of several tasks: each item has what the tasks with its sample give it."""
+
+    def __init__(self, uses: PlanInputs, counts: Mapping[ItemKey, int]) -> None:
+        super().__init__(uses.loss, counts)
+        given = [
+            (task.weight, {(name, sample) for name in task.modules for sample in task.samples})
+            for task in uses.tasks.values()
+        ]
+        self.of_tasks = [
+            (weight, TargetShares(uses.loss, {item: count for item, count in counts.items() if item in of_task}))
+            for weight, of_task in given
+        ]
+
+    def share(self, item: ItemKey) -> float:
+        return sum(weight * shares.share(item) for weight, shares in self.of_tasks if item in shares.counts)
+
+
+def shares_of(uses: PlanInputs, counts: Mapping[ItemKey, int]) -> TargetShares:
+    """The shares of a step with these targets."""
+    return SharesOfTasks(uses, counts) if uses.tasks else TargetShares(uses.loss, counts)
 
 
 def count_targets(source: SampleSource, spec: Module, documents: Iterable[Document]) -> Counter[int]:

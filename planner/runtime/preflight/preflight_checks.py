@@ -17,6 +17,7 @@ from planner.plan.tasks.expand import expand
 from planner.runtime.checkpoint.resume_checks import require_resumable, require_save_folder
 from planner.runtime.preflight.data_checks import require_data
 from planner.runtime.preflight.table_checks import require_plain_run, table_refusals
+from planner.runtime.preflight.task_checks import require_drawn_items, task_refusals
 from planner.runtime.run_options import RunOptions, training_checks
 from planner.specs.layers import Module
 from planner.specs.parallelism import Dtype
@@ -58,6 +59,7 @@ def require_quick_checks(plan: Plan, options: RunOptions) -> None:
         require_supported(plan)
         require_driver(plan)
     require_plain_run(plan, options)
+    require_drawn_items(plan, options)
     require_features_folder(plan, options)
     steps_elsewhere = options.steps_folder(plan)
     if options.on_spike == "rollback" and steps_elsewhere:
@@ -150,6 +152,7 @@ def refusals(plan: Plan) -> Iterator[Refusal]:
             )
             yield message, f"edges[{at}].by", "follow the plan in a trainer of your own (planner.follow)"
     yield from table_refusals(plan, device_kind(plan) == "cuda")
+    yield from task_refusals(plan)
     for name, layout in plan.layouts.items():
         if layout.dtype == "fp8":
             yield FP8, f"layouts.{name}.dtype", "dtype: bf16"

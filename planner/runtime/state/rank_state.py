@@ -2,7 +2,7 @@
 a micro-batch: its shard of the items of its group, and the collectives that it shares them by.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -33,12 +33,13 @@ from planner.models.inputs import (
 from planner.plan.embeddings import tokens_of_sums
 from planner.plan.gradient_flow import gradient_flows
 from planner.plan.group_catalogue import process_groups
+from planner.plan.loss_weights import LossWeights, loss_weights
 from planner.plan.mesh.rank_mesh import groups_over
 from planner.plan.plan_file import Layout, Plan
 from planner.plan.task import Task
 from planner.plan.tasks.expand import expand
 from planner.plan.tasks.module_work import module_work
-from planner.plan.tokens.encoder_outputs import fed_tokens, token_grids
+from planner.plan.tokens.encoder_outputs import ItemKey, fed_tokens, token_grids
 from planner.plan.tokens.token_shards import sharing_ranks
 from planner.runtime.checkpoint.checkpoint_index import data_digest
 from planner.runtime.checkpoint.stored_states import initial_weights, resumed_checkpoint
@@ -51,7 +52,6 @@ from planner.runtime.state.rank_tables import RankTables
 from planner.runtime.state.replicated_gradients import sum_replicated_gradients
 from planner.runtime.state.sharded_stage import ShardedStage
 from planner.specs.layers import Module
-from planner.specs.workload.loss_weighting import LossWeighting, target_weight
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +65,9 @@ class BatchLoader:
     source: SampleSource
     dispatch: Mapping[int, TokenDispatcher]  # token dispatch to the experts of each layer
     grids: ItemGrids  # of its items, whose tokens are places of images
-    loss: LossWeighting = "token"
 
-    def batch(self, task: Task, device: torch.device) -> Batch:
-        """Batch of a forward task on this rank; empty on an idle rank."""
+    def batch(self, task: Task, device: torch.device, weights: LossWeights) -> Batch:
+        """Batch of a forward task on this rank; empty on an idle rank. `weights`: of the step's targets."""
         ranks, unit = sharing_ranks(self.layout, task.ranks, self.groups.rank), self.spec.tokens_per_output
         sharing = SharedMicroBatch(ranks, task.split, task.lengths, unit, bool(task.parts))
         exchange = sequence_parallel_over(self.groups, sharing, self.meter)
@@ -78,21 +77,11 @@ class BatchLoader:
             task.documents,
             sequence_parallel=exchange,
             device=device,
-            planned=PlannedItems(None if self.loss == "token" else self.target_weights(task), self.grids),
+            planned=PlannedItems(weights.within(task), self.grids),
         )
         block = groups_over(self.layout, ("tp",))[self.groups.rank]
         tensor = tensor_parallel_over(self.groups, block, len(batch.positions), unit, self.meter)
         return replace(batch, tensor_parallel=tensor, dispatchers=self.dispatch)
-
-    def target_weights(self, task: Task) -> dict[int, float]:
-        """By item of a task: the weight of each of its targets in the loss."""
-        counts = target_counts(self.source, self.spec, task)
-        return {item: target_weight(self.loss, count) for item, count in zip(task.items, counts, strict=True)}
-
-
-def target_counts(source: SampleSource, spec: Module, task: Task) -> list[int]:
-    """The number of targets of each item of a task."""
-    return [source.target_count(spec, *item) for item in zip(task.items, task.sizes, strict=True)]
 
 
 class RankState:
@@ -112,6 +101,8 @@ class RankState:
         self.stages: dict[str, list[ShardedStage]] = {}
         self.loaders: dict[str, BatchLoader] = {}
         self.feeding_modules = frozenset(edge.source for edge in plan.edges)  # modules whose outputs other modules read
+        compared = {name for task in plan.uses.tasks.values() if task.loss == "contrastive" for name in task.modules}
+        self.encoders = self.feeding_modules | compared  # modules without a loss of their own
         self.task_gathered = task_gathered_encoders(plan)
         self.flows = gradient_flows(plan.uses.models, plan.edges)
         for name, layout in plan.layouts.items():
@@ -122,10 +113,11 @@ class RankState:
             feeds = name in self.feeding_modules
             self.stages[name] = [ShardedStage(spec, layout, layers, dtype, clock, feeds) for layers in chunks]
             for stage in self.stages[name]:
+                stage.network.feeds_module = name in self.encoders
                 stage.network.passes_gradients_on = self.flows[name].passes_on
             dispatch = dispatchers_by_layer(layout, range(spec.layers), self.groups, self.meter)
             self.loaders[name] = BatchLoader(
-                spec, layout, self.groups, self.meter, self.sources[name], dispatch, self.grids[name], plan.uses.loss
+                spec, layout, self.groups, self.meter, self.sources[name], dispatch, self.grids[name]
             )
             for stage in self.stages[name]:
                 stage.materialise(self.groups, initial_weights(options, self.resumed, name))
@@ -193,11 +185,24 @@ class RankState:
 
     def computes_loss(self, task: Task) -> bool:
         """Whether the pass ends in a loss."""
+        return task.module not in self.encoders and self.has_last_layer(task)
+
+    def ends_in_loss(self, task: Task) -> bool:
+        """Whether a loss is all that reads the outputs of a pass: its own, or that of a task of several modules."""
         return task.module not in self.feeding_modules and self.has_last_layer(task)
 
-    def target_counts(self, task: Task) -> list[int]:
-        """Number of targets of each item of a forward, over which its loss is summed."""
-        return target_counts(self.sources[task.module], self.plan.uses.models[task.module], task)
+    def target_counts(self, tasks: Iterable[Task]) -> dict[ItemKey, int]:
+        """Number of targets of each item of these forwards that end in their own loss, which is summed over them."""
+        return {
+            (task.module, item): self.sources[task.module].target_count(self.plan.uses.models[task.module], item, size)
+            for task in tasks
+            if self.computes_loss(task)
+            for item, size in zip(task.items, task.sizes, strict=True)
+        }
+
+    def loss_weights(self, counts: Mapping[ItemKey, int]) -> LossWeights:
+        """The weights of the targets of a step with so many of each item."""
+        return loss_weights(self.plan.uses, counts)
 
     def has_last_layer(self, task: Task) -> bool:
         """Whether the pass includes the last layer of its module."""

@@ -60,7 +60,6 @@ class ShardedStage:
         self.spec, self.layout, self.layers, self.dtype, self.clock = spec, layout, layers, dtype, clock
         self.stored_dtype, self.compute_dtype = fsdp.STORED_DTYPES[dtype], fsdp.COMPUTE_DTYPES[dtype]
         self.network = build(spec, dtype=self.stored_dtype, device=META, shard=rank_part(layout, layers, clock.rank))
-        self.network.feeds_module = feeds
         self.splits: dict[str, tuple[ParameterSplit, ...]] = parameter_splits(self.network)
         self.reduced_once = not reduces_each_micro_batch(layout)
         self.reduced = not self.reduced_once
