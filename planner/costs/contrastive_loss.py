@@ -2,7 +2,8 @@
 
 Each rank gathers the features of all samples, (samples, width) of both modules, compares its own with them both ways,
 and has the gradients of its own back by a reduce-scatter of all: two exchanges of each module's features, and products
-of (samples of a rank, width) with (width, samples), once forward and twice backward.
+of (samples of a rank, width) with (width, samples), once forward and twice backward. Features are sent in no less
+than float32.
 """
 
 from math import ceil
@@ -24,7 +25,7 @@ def loss_cost(basis: ModulePricing, task: Task, layout: Layout) -> Cost:
     samples, width, group = task.tokens, basis.spec.feature_width, group_of_ranks(basis.cluster, task.ranks)
     network, exchanged = basis.machine.network, 0.0
     if len(task.ranks) > 1:
-        features = float(MODULES * samples * width * DTYPE_BYTES[layout.dtype])
+        features = float(MODULES * samples * width * max(DTYPE_BYTES["float32"], DTYPE_BYTES[layout.dtype]))
         gathered, returned = (each(features, group, MODULES) for each in (network.all_gather, network.reduce_scatter))
         exchanged = float(gathered + returned)
     product = Matmul(ceil(samples / len(task.ranks)), samples, width, count=MODULES, has_weights=False)

@@ -52,8 +52,10 @@ def supports(inputs: Inputs) -> str | None:
         return f"task_waves plans several tasks, each with a loss, and {inputs.model.name} has one"
     for name in inputs.model.modules:
         fixed = inputs.fixed_of(name)
-        if (fixed.pp or 1) > 1 or (fixed.cp or 1) > 1:
-            return f"task_waves has `{name}` in replicas of tensor ranks alone | leave out pp and cp"
+        if (fixed.pp or 1) > 1 or (fixed.cp or 1) > 1 or fixed.dp or fixed.ranks:
+            return (
+                f"task_waves has `{name}` in replicas of tensor ranks, and decides how many | fix tp, zero, recompute"
+            )
         if fixed.zero == 3:
             return "ZeRO-3 gathers in every micro-batch, and waves of a tower are on other ranks each | zero: 2 at most"
     return None

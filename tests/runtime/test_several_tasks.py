@@ -58,8 +58,10 @@ def tasks_plan(layouts: dict[str, Layout], waves, tasks: dict[str, PlanTask], si
                 degree = len(ranks) // (layout.tp * layout.pp)
                 groups[name] = Group(ranks=Ranks(ranks), split={"ring": degree} if degree > 1 else {})
                 placed[-1].setdefault(module, {})[name] = samples
-    items = {name: {sample: SIZES[name](sample) for task in tasks.values() if name in task.modules for sample in task.samples}
-             for name in layouts}  # fmt: skip
+    items = {
+        name: {at: SIZES[name](at) for task in tasks.values() if name in task.modules for at in task.samples}
+        for name in layouts
+    }
     facts = with_fields(uses(size, {name: SPECS[name] for name in layouts}, items), tasks=tasks)
     return plan_of(size, facts, layouts, groups, Step(sync="step", micro_batches=tuple(placed)))
 
@@ -145,8 +147,11 @@ def loss_by_hand(plan: Plan) -> float:
     for task in plan.uses.tasks.values():
         for name in task.modules:
             models[name].feeds_module = task.loss == "contrastive"
-        batches = {(name, sample): synthetic_batch(models[name].spec, [(sample, plan.uses.items[name][sample])], ONCE.seed)
-                   for name in task.modules for sample in task.samples}  # fmt: skip
+        batches = {
+            (name, at): synthetic_batch(models[name].spec, [(at, plan.uses.items[name][at])], ONCE.seed)
+            for name in task.modules
+            for at in task.samples
+        }
         if task.loss == "own":
             summed = sum(models[name](batch).item() for (name, _), batch in batches.items())
             total += task.weight * summed / sum(len(batch.targets) for batch in batches.values())

@@ -191,7 +191,7 @@ def test_passes_of_one_replica_are_in_waves_of_their_own(tmp_path: Path) -> None
         ("image: 256, text: 77", "image: 256", "has items of image"),
         ("strategy: task_waves", "strategy: modality_layout", "plans one loss"),
         ("software: megatron", "software: megatron\nlayout: {zero: 3}", "ZeRO-3"),
-        ("software: megatron", "software: megatron\nlayout: {pp: 2}", "tensor ranks alone"),
+        ("software: megatron", "software: megatron\nlayout: {pp: 2}", "in replicas of tensor ranks"),
         ("software: megatron", "software: megatron\nlimits: {oom_chance: 0.05, memory_margin: 0.999}", "would hold"),
     ],
 )

@@ -31,5 +31,5 @@ def layouts_on_all_ranks(inputs: Inputs, tp: int, recompute: str) -> dict[str, L
     for name in inputs.model.modules:
         usual: dict[str, Any] = {"tp": tp, "zero": 1, "recompute": recompute, "schedule": "gpipe"}
         fields = usual | decided_fields(inputs.fixed_of(name))
-        found[name] = with_fields(Layout(ranks=Ranks(range(size))), dp=size // fields["tp"], **fields)
+        found[name] = with_fields(Layout(ranks=Ranks(range(size))), **{**fields, "dp": size // fields["tp"]})
     return found
