@@ -119,7 +119,7 @@ def example_of(schema: Schema, named: dict[str, Schema]) -> Any:
     for key in ("examples", "enum"):
         if key in schema:
             return schema[key][0]
-    if "default" in schema:
+    if "default" in schema and not is_below_least(schema):
         return schema["default"]
     least = schema.get("minimum", schema.get("exclusiveMinimum", 0) + 1)
     by_type = {"string": "x", "integer": max(least, 1), "number": max(least, 1), "boolean": True}

@@ -56,7 +56,7 @@ def test_experts_in_bf16_promise_the_loss_alone():
 
 
 def test_gradients_of_compared_features_are_less_precise_but_in_float64():
-    task = PlanTask(modules=("llm", "vit"), loss="contrastive", rows=Indices((0,)))
+    task = PlanTask(modules=("llm", "vit"), loss="contrastive", samples=Indices((0,)))
     plan = with_fields(PLAN, uses=with_fields(PLAN.uses, tasks={"pairs": task}))
     found = [parity_tolerance(plan, dtype).gradient for dtype in ("float64", "float32", "bf16")]
     assert found == [PARITY_TOLERANCES["float64"].gradient, 1e-3, None]
