@@ -21,10 +21,10 @@ from planner.specs.job import Job
 from planner.specs.layers import Audio, Decoder, TextEncoder, Vit
 from planner.specs.layers.components import Experts, StateSpace
 from planner.specs.layers.resize import FixedResize, SmartResize, TiledResize
-from planner.specs.model import Model, ModelEdge
+from planner.specs.model import Model, ModelEdge, ModelTask
 from planner.specs.parallelism import MESH_DIMS, RECOMPUTED_PARTS, Parallelism
 from planner.specs.workload.items import ItemSize
-from planner.specs.workload.length_sources import DrawnClips, DrawnImages
+from planner.specs.workload.length_sources import DrawnClips, DrawnImages, TaskSamples, Workload
 
 TEXT = st.one_of(
     st.sampled_from(
@@ -211,15 +211,29 @@ def node_clusters() -> st.SearchStrategy:
 
 
 def models() -> st.SearchStrategy:
-    """Edges between modules that there are, of one width."""
+    """Edges between modules that there are, of one width; or a task of two towers of one width."""
     edge = st.builds(ModelEdge, source=st.just("a"), target=st.just("b"))
-    return modules(Decoder).flatmap(
+    task = st.builds(ModelTask, modules=st.just(("a", "b")), loss=st.just("contrastive"), weight=st.floats(1e-6, 1e9))
+    with_edges = modules(Decoder).flatmap(
         lambda reader: unchecked(
             Model,
             modules=st.fixed_dictionaries({"a": modules(Vit, out=st.just(reader.hidden)), "b": st.just(reader)}),
             edges=st.lists(edge, max_size=1).map(tuple),
+            tasks=st.just({}),
         )
     )
+    tower = modules(Vit, out=st.just(8))
+    towers = st.fixed_dictionaries({"a": tower, "b": tower})
+    return with_edges | unchecked(
+        Model, modules=towers, edges=st.just(()), tasks=st.dictionaries(NAMES, task, min_size=1)
+    )
+
+
+def workloads() -> st.SearchStrategy:
+    """With lengths, or tasks in their place."""
+    tasks = st.dictionaries(NAMES, unchecked(TaskSamples), min_size=1, max_size=2)
+    nothing = {"lengths": st.just(0), "batch_rows": st.just(0), "streams": st.just({})}
+    return unchecked(Workload, tasks=st.just({})) | unchecked(Workload, tasks=tasks, **nothing)
 
 
 def texts() -> st.SearchStrategy:
@@ -308,6 +322,7 @@ CHECKED = {
     NodeCluster: node_clusters,
     Knobs: knobs,
     Model: models,
+    Workload: workloads,
     PassCosts: passes,
     TaskPlacement: places,
     DrawnImages: lambda: named_or(DrawnImages, "sizes"),
