@@ -224,9 +224,8 @@ def models() -> st.SearchStrategy:
     )
     tower = modules(Vit, out=st.just(8))
     towers = st.fixed_dictionaries({"a": tower, "b": tower})
-    return with_edges | unchecked(
-        Model, modules=towers, edges=st.just(()), tasks=st.dictionaries(NAMES, task, min_size=1)
-    )
+    named = st.dictionaries(NAMES, task, min_size=1)
+    return with_edges | unchecked(Model, modules=towers, edges=st.just(()), tasks=named)
 
 
 def workloads() -> st.SearchStrategy:
