@@ -37,7 +37,6 @@ from planner.units import percent
 SUMMARY = "several tasks: each tower's samples over just as many ranks as they scale to, side by side in waves"
 
 MEMORY_LADDER = ("none", "selective", "full")  # recomputation, as little as fits
-WIDEST = 8  # ranks of a replica at most
 BASELINES = {
     "sequential": "each tower on all ranks that it scales to, one after another",
     "marginal_gain": "each task on ranks of its own",
@@ -72,15 +71,16 @@ def plan(inputs: Inputs, base: Plan | None) -> Plan:
             continue
         require_legal(found, str(inputs.file))
         return found
-    raise refused[0]
+    raise refused[-1]  # of the layouts that hold least
 
 
 def layouts_by_memory(inputs: Inputs) -> Iterator[dict[str, Layout]]:
     """Layouts of all towers that hold ever less on a rank: more recomputed, then in replicas of more ranks. Raises
     InputError where the job fixes what none has.
     """
-    per_node = min(WIDEST, inputs.cluster.size, inputs.cluster.ranks[0].per_node)
-    for tp in (tp for tp in (1, 2, 4, 8) if tp <= per_node and inputs.cluster.size % tp == 0):
+    sizes = (inputs.cluster.size, *(module.heads for module in inputs.model.modules.values()))
+    able = (tp for tp in (1, 2, 4, 8) if tp <= inputs.cluster.ranks[0].per_node)
+    for tp in (tp for tp in able if not any(size % tp for size in sizes)):
         for recompute in MEMORY_LADDER:
             try:
                 yield layouts_on_all_ranks(inputs, tp, recompute)
