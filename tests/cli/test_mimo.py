@@ -105,7 +105,7 @@ def test_samples_of_unlike_lengths_are_refused(job, tmp_path):
 def test_a_search_beside_a_refusal_ends_in_a_plan_that_can_be_told(job, tmp_path):
     error = refused("export", job("tp: 2, gradients: bf16", "tp: 2"), "--to", "megatron", "-o", tmp_path / "n")
     assert "of all modules alike vision {tp: 1" in error.fix and " less" in error.fix
-    for layouts, told in ((APART, "none that was found is quicker"), (TOGETHER, "less, simulated\n- --tensor-model")):
+    for layouts, told in ((APART, "less, simulated\n- --encoder-tp"), (TOGETHER, "less, simulated\n- --tensor-model")):
         assert told in planner("export", job(**layouts), "--to", "megatron", "--better", "-o", "-")
 
 
