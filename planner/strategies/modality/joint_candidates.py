@@ -93,9 +93,7 @@ class JointSpace:
         """A module's layouts on so many ranks, also those under ZeRO-3 of an encoder with several passes."""
         key = (name, ranks, piped, passes)
         if key not in self.spaces and name == self.inputs.module:
-            whole = self.space(name, self.size, piped) if ranks < self.size else None
-            found = samples_space(self.inputs, ranks)
-            self.spaces[key] = found.like_quickest(whole) if whole else found
+            self.spaces[key] = samples_space(self.inputs, ranks)
         elif key not in self.spaces:
             each = encoder_spaces(self.inputs, name, ranks, piped, PASSES.values())
             self.spaces.update({(*key[:3], passes): made for passes, made in each.items()})

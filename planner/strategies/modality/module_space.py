@@ -34,7 +34,6 @@ TIMING = "ahead", "serves", "backward"  # fields of an encoder's layout that say
 MEMORY_SHARES = (0.5, 0.25, 0.1)  # of a rank's memory that encoders beside the LLM may have
 # Passes whose activations encoders keep a part of, by when their backwards run: all are kept until the last.
 PASSES: dict[EncoderBackward, int] = {"last": 1, "at_once": 8}
-LIKE = ("tp", "cp", "zero")  # fields in which layouts on fewer ranks are like the quickest on all
 FIRST_TRIED = 256  # quickest layouts that are screened again with less memory; doubled until they are enough
 
 
@@ -103,21 +102,6 @@ class ModuleSpace:
         columns = {name: column[kept] for name, column in whole.layouts.items()}
         part = ScreenedLayouts(columns, whole.seconds[kept], whole.bytes_needed[kept])
         return ModuleSpace(self.problem, {name: column[kept] for name, column in self.layouts.items()}, part)
-
-    def like_quickest(self, other: "ModuleSpace") -> "ModuleSpace":
-        """The layouts whose tensor and context ranks, and ZeRO stage, one of the quickest of another space has, on more
-        ranks; all where nothing fits there.
-        """
-        best = other.rising[:FIRST_TRIED]
-        mine, quickest = (
-            np.ravel_multi_index(
-                [of.layouts[name] for name in LIKE], [1 + other.problem.trained.ranks] * len(LIKE), "clip"
-            )
-            for of in (self, other)
-        )
-        kept = np.isin(mine, quickest[best])
-        layouts = {name: column[kept] for name, column in self.layouts.items()}
-        return replace(self, layouts=layouts) if kept.any() else self
 
     @cached_property
     def rising_kinds(self) -> LayoutIndices:
