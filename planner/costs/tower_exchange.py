@@ -52,17 +52,46 @@ class TowerExchange:
 
     def new(self, at: int, replicas: NDArray[np.int64], nodes: tuple[int, ...], fewest: int) -> Exchange:
         """Compute what `of` caches."""
-        tower = self.towers[at]
+        backward = BACKWARD_SHARE * self.towers[at].by_count[fewest]
+        return self.beside(at, replicas, nodes, backward, backward / 2.0)
+
+    def at_least(self, at: int, count: int, most: int, backward: float, forward: float) -> float:
+        """Seconds of both exchanges at least on any so many of `most` replicas, beside a backward and a forward of so
+        many seconds, without stragglers. Of replicas in so many nodes none exchange more quickly than as many whole
+        nodes, but for the bytes that fewer have: (n − 1) / n of all.
+        """
+        nodes = -(-count // self.per_node)
+        whole = np.arange(count if nodes == 1 else min(nodes * self.per_node, most))
+        share = (count - 1) / count * len(whole) / (len(whole) - 1) if len(whole) > 1 else 1.0
+        key = tuple(np.sort(np.bincount(whole // self.per_node)).tolist())
+        share /= self.stragglers(at, whole, key)  # as if what hides, and what is exchanged, were both without these
+        return share * sum(self.beside(at, whole, key, backward / share, forward / share))
+
+    def stragglers(self, at: int, replicas: NDArray[np.int64], nodes: tuple[int, ...]) -> float:
+        """How much longer all takes on these replicas for the slowest of them."""
+        pricing, layout = self.pricing_on(at, replicas, nodes)
+        task = Task(self.towers[at].name, Layers((0,)), "sync", None, "all", layout.ranks)
+        return max(basis.straggler_factor for basis in pricing.rank_pricings(task))
+
+    def pricing_on(self, at: int, replicas: NDArray[np.int64], nodes: tuple[int, ...]) -> tuple[Pricing, Layout]:
+        """The prices of a tower on these replicas, and its layout there, once for so many in as many nodes."""
         if (at, nodes) not in self.priced:
-            layout = on_replicas(self.layouts[tower.name], replicas.tolist())
-            self.priced[at, nodes] = self.pricing({tower.name: layout}), layout
-        pricing, layout = self.priced[at, nodes]
+            name = self.towers[at].name
+            layout = on_replicas(self.layouts[name], replicas.tolist())
+            self.priced[at, nodes] = self.pricing({name: layout}), layout
+        return self.priced[at, nodes]
+
+    def beside(
+        self, at: int, replicas: NDArray[np.int64], nodes: tuple[int, ...], backward: float, forward: float
+    ) -> Exchange:
+        """Seconds of a tower's exchanges that so many seconds of a backward, and of a forward, do not hide."""
+        (pricing, layout), tower = self.pricing_on(at, replicas, nodes), self.towers[at]
         module = pricing.models[tower.name]
         if not reduces_gradients(layout, module):
             return 0.0, 0.0
-        every, backward = Layers(range(module.layers)), BACKWARD_SHARE * tower.by_count[fewest]
+        every = Layers(range(module.layers))
         reduction = pricing.exposed_seconds(Task(tower.name, every, "sync", None, "all", layout.ranks), backward)
-        gather = pricing.exposed_seconds(Task(tower.name, every, "gather", None, "all", layout.ranks), backward / 2.0)
+        gather = pricing.exposed_seconds(Task(tower.name, every, "gather", None, "all", layout.ranks), forward)
         return reduction, gather if layout.zero else 0.0
 
 

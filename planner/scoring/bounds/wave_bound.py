@@ -12,10 +12,8 @@ passes, and the gather of its weights behind that, on whatever number of replica
 
 from collections.abc import Iterable
 
-import numpy as np
-
 from planner.costs import CostLine, Pricing, TowerExchange, TowerSeconds, on_replicas, pricing_of
-from planner.plan.plan_file import Layout, Plan, assignments
+from planner.plan.plan_file import Plan, assignments
 from planner.specs.base import Ranks, with_fields
 from planner.specs.workload.items import Size
 
@@ -23,22 +21,22 @@ HALVINGS = 60
 
 
 def wave_seconds(plan: Plan, number: int, pricing: Pricing) -> float:
-    """The bound of one step of a plan with several tasks; nothing else that it does is counted."""
-    towers, tp = step_towers(plan, number), min(layout.tp for layout in plan.layouts.values())
+    """The bound of one step of a plan with several tasks, whatever recomputes; nothing else that it does is counted."""
+    towers, backwards = step_towers(plan, number)
+    tp = min(layout.tp for layout in plan.layouts.values())
     exchange = TowerExchange(
         towers,
-        {name: on_all_replicas(layout, plan.size) for name, layout in plan.layouts.items()},
+        {
+            name: with_fields(layout, ranks=Ranks(range(plan.size)), dp=plan.size // layout.tp)
+            for name, layout in plan.layouts.items()
+        },
         max(1, min(plan.size, plan.ranks[0].per_node) // tp),
         lambda changed: pricing_of(with_fields(plan, layouts={**plan.layouts, **changed})),
     )
-    trained = any(pricing.flows[name].trains() for name in plan.layouts)
+    trained = all(pricing.flows[name].trains() for name in plan.layouts)
     work = exchange.constant * trained + least_seconds(towers, plan.size / tp)
-    return max(work, chain_seconds(plan, exchange))
-
-
-def on_all_replicas(layout: Layout, size: int) -> Layout:
-    """A layout on all ranks."""
-    return with_fields(layout, ranks=Ranks(range(size)), dp=size // layout.tp)
+    chains = (chain_seconds(plan, exchange, at, backwards[tower.name]) for at, tower in enumerate(towers))
+    return max(work, *chains)
 
 
 def least_seconds(towers: Iterable[TowerSeconds], replicas: float) -> float:
@@ -55,34 +53,32 @@ def least_seconds(towers: Iterable[TowerSeconds], replicas: float) -> float:
     return low
 
 
-def chain_seconds(plan: Plan, exchange: TowerExchange) -> float:
-    """The longest chain of a tower at least: both passes of the replica with most of its samples, the reduction that
-    waits for these, and the gather behind the update, on the number of replicas on which that is shortest. Of replicas
-    in so many nodes none exchange more quickly than as many whole nodes, but for the bytes that fewer replicas have.
+def chain_seconds(plan: Plan, exchange: TowerExchange, at: int, backward: CostLine) -> float:
+    """The chain of a tower at least: both passes of the replica with most of its samples, the reduction that waits for
+    these, and the gather behind the update, on the number of replicas on which that is shortest. Neither hides behind
+    more than that replica's passes; with more samples there they take longer than they hide.
     """
-    longest = 0.0
-    for at, tower in enumerate(exchange.towers):
-        every, tp = len(tower.samples), exchange.layouts[tower.name].tp
-        chains = []
-        for count in range(1, min(every, plan.size // tp) + 1):
-            nodes = -(-count // exchange.per_node)
-            whole = count if nodes == 1 else min(nodes * exchange.per_node, plan.size // tp)
-            fewest = np.full(whole, every // count)
-            share = (count - 1) / count * whole / (whole - 1) if whole > 1 else 1.0
-            chains.append(tower.seconds(count, every) + share * sum(exchange.of(at, np.arange(whole), fewest)))
-        longest = max(longest, min(chains))
-    return longest
+    tower, chains = exchange.towers[at], []
+    every, most = len(tower.samples), plan.size // exchange.layouts[tower.name].tp
+    whole = TowerSeconds(tower.name, tower.samples, backward)
+    for count in range(1, min(every, most) + 1):
+        both, behind = tower.seconds(count, every), whole.seconds(count, every)
+        chains.append(both + exchange.at_least(at, count, most, behind, both - behind))
+    return min(chains)
 
 
-def step_towers(plan: Plan, number: int) -> list[TowerSeconds]:
-    """The towers with the samples of one step, on one replica of each one's layout."""
+def step_towers(plan: Plan, number: int) -> tuple[list[TowerSeconds], dict[str, CostLine]]:
+    """The towers with the samples of one step, on one replica that recomputes nothing and waits for no straggler; and
+    the backward of each alone.
+    """
     samples: dict[str, dict[int, Size]] = {name: {} for name in plan.layouts}
     for micro_batch in plan.steps[number].micro_batches:
         for a in assignments(plan, micro_batch):
             samples[a.module] |= {item: plan.uses.items[a.module][item] for item in a.items}
-    alone = {name: on_replicas(layout, [0]) for name, layout in plan.layouts.items()}  # no straggler is waited for
-    pricing, found = pricing_of(with_fields(plan, layouts=alone)), list[TowerSeconds]()
+    alone = {name: with_fields(on_replicas(layout, [0]), recompute="none") for name, layout in plan.layouts.items()}
+    pricing, found, backwards = pricing_of(with_fields(plan, layouts=alone)), list[TowerSeconds](), {}
     for name, layout in alone.items():
-        lines = (pricing.module_line(name, layout.ranks, layout.default_split, forward)[0] for forward in (True, False))
+        lines = [pricing.module_line(name, layout.ranks, layout.default_split, forward)[0] for forward in (True, False)]
         found.append(TowerSeconds(name, samples[name], sum(lines, CostLine())))
-    return [tower for tower in found if tower.samples]
+        backwards[name] = lines[1]
+    return [tower for tower in found if tower.samples], backwards
