@@ -1,10 +1,13 @@
 """With which modules' updates the framework's constant of a step is counted: each rank has it once."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
+from typing import TypeVar
 
 from planner.plan.gradient_flow import GradientFlow
 from planner.plan.plan_file import Layout
 from planner.specs.layers import Module
+
+Key = TypeVar("Key")
 
 
 def modules_with_constant(
@@ -13,9 +16,16 @@ def modules_with_constant(
     """The modules that end in a loss, then those on most ranks, as far as they have ranks that none before them has,
     and anything to update.
     """
-    found, covered = set[str](), set[int]()
-    for name in sorted(layouts, key=lambda each: (models[each].feature_width > 0, -len(layouts[each].ranks))):
-        if (name not in flows or flows[name].trains()) and not covered.issuperset(layouts[name].ranks):
-            found.add(name)
-            covered.update(layouts[name].ranks)
+    in_order = sorted(layouts, key=lambda each: (models[each].feature_width > 0, -len(layouts[each].ranks)))
+    trained = (name for name in in_order if name not in flows or flows[name].trains())
+    return first_to_cover((name, layouts[name].ranks) for name in trained)
+
+
+def first_to_cover(held: Iterable[tuple[Key, Collection[int]]]) -> set[Key]:
+    """Those, in their order, that hold something that none before them holds."""
+    found, covered = set[Key](), set[int]()
+    for key, own in held:
+        if not covered.issuperset(own):
+            found.add(key)
+            covered.update(own)
     return found

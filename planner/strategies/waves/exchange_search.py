@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.costs import BACKWARD_SHARE, Floats, TowerExchange, TowerSeconds
+from planner.costs.step import first_to_cover
 from planner.strategies.waves.wave_plan import TowerPass
 
 Counts = NDArray[np.int64]  # (towers, replicas)
@@ -63,13 +64,8 @@ class ExchangeSearch:
 
     def with_constant(self, held: Sequence[NDArray[np.int64]]) -> set[int]:
         """The towers with whose updates a step's constant is counted (costs/step/step_constant.py)."""
-        found, covered = set[int](), set[int]()
-        for at in sorted(range(len(held)), key=lambda at: -len(held[at])):
-            own = {*held[at].tolist()}
-            if not own <= covered:
-                found.add(at)
-            covered |= own
-        return found
+        in_order = sorted(range(len(held)), key=lambda at: -len(held[at]))
+        return first_to_cover((at, held[at].tolist()) for at in in_order)
 
     def race(self, starts: Sequence[Counts], moves: int) -> list[Counts]:
         """The best that are found from each start by so many moves, then from the better half again; the best first."""
