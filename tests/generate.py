@@ -57,14 +57,19 @@ def of_type(info: Any) -> st.SearchStrategy:
     if isinstance(info, msgspec.inspect.UnionType):
         return st.one_of(*map(of_type, info.types))
     if isinstance(info, msgspec.inspect.DictType):
-        least = info.min_length or 0
-        return st.dictionaries(of_type(info.key_type), of_type(info.value_type), min_size=least, max_size=least + 2)
+        sizes = {"min_size": info.min_length or 0, "max_size": most(info)}
+        return st.dictionaries(of_type(info.key_type), of_type(info.value_type), **sizes)
     if isinstance(info, msgspec.inspect.VarTupleType):
-        least = info.min_length or 0
-        return st.lists(of_type(info.item_type), min_size=least, max_size=least + 2).map(tuple)
+        return st.lists(of_type(info.item_type), min_size=info.min_length or 0, max_size=most(info)).map(tuple)
     if isinstance(info, msgspec.inspect.TupleType):
         return st.tuples(*map(of_type, info.item_types))
     return scalar(info)
+
+
+def most(info: Any) -> int:
+    """A few more than it must have, and no more than it may."""
+    few = (info.min_length or 0) + 2
+    return few if info.max_length is None else min(few, info.max_length)
 
 
 def scalar(info: Any) -> st.SearchStrategy:

@@ -84,6 +84,8 @@ def explained_error(what: str, value: Any, kind: type, route: KeyPath) -> FileEr
             wanted = "a name of letters, digits and any of _ . + -"
         quoted = isinstance(value, str) and QUOTED_NUMBER.fullmatch(value)
         this, fix = ("the text ", ", without quotes") if quoted else ("", "")
+        if isinstance(value, list) and "of length" in wanted:
+            return FileError(f"expected {wanted}, this is one of {len(value)}", f"write {wanted} here", route)
         if wanted.endswith("<= 1.0") and isinstance(value, (int, float)) and 1 < value <= 100:
             fix = f"{value:g}%, where percent are meant"
             return FileError(f"expected {wanted}, this is {value_text(value)}", fix, route)
