@@ -8,6 +8,7 @@ concurrent passes (compute/contention.py).
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import hypot
 
 import numpy as np
@@ -36,6 +37,7 @@ from planner.costs.network.replica_exchange import exposed_part
 from planner.costs.network_model import group_of_ranks, network_of
 from planner.costs.rate_pricing import RatePricing
 from planner.costs.shared_prices import ModulePricing, SendRoute, SharedPrices
+from planner.costs.side_by_side import SideBySide
 from planner.costs.step.expert_ratio import load_spread
 from planner.costs.step.step_constant import modules_with_constant
 from planner.errors import InputError
@@ -89,6 +91,15 @@ class Pricing:
     weight_lines: dict[tuple[LayerPass, str], CostLine] = field(default_factory=dict)
     offloadings: dict[tuple[str, str, Layers], Offloading] = field(default_factory=dict)
     pass_costs: dict[tuple[int, tuple[int, ...]], Cost] = field(default_factory=dict)  # by the id of a line of `lines`
+
+    @property
+    def waited_shares(self) -> tuple[float, float]:
+        """Of an exchange beside compute of another module, the share of the shorter that is waited for: where a plan
+        says that they run so, and where they would by themselves. On a CPU both use the same cores.
+        """
+        timing, cuda = self.prices.timing, all(device.kind == "cuda" for device in self.devices.values())
+        waited = timing.overlapped if cuda else 1.0
+        return waited, waited if timing.overlaps_replicas else 1.0
 
     def with_concurrency(self, tasks: Sequence[Task]) -> "StepPrices":
         """The price of each of these tasks of a step, given the tasks of the step that run concurrently with it."""
@@ -431,7 +442,7 @@ class Pricing:
         return offloading_of(basis.layer_lines, held, len(layers), self.devices[kind], own, named)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class StepPrices:
     """The prices of the tasks of a step."""
 
@@ -440,24 +451,50 @@ class StepPrices:
 
     def __call__(self, task: Task) -> Cost:
         """The price of a task beside the others."""
+        return self.beside_modules[task.id] if task.id in self.beside_modules else self.alone(task)
+
+    def alone(self, task: Task) -> Cost:
+        """The price of a task beside the others of its module."""
         every = task.micro_batch is None and self.pricing.beside_every_micro_batch(task)
         return self.pricing.price(task, self.passes.beside(task, every))
 
     def each(self, tasks: TaskTable) -> list[Cost]:
         """The prices of all tasks, found once for those that are alike."""
+        costs = self.each_alone(tasks)
+        for place, cost in self.changed(tasks, costs).items():
+            costs[place] = cost
+        return costs
+
+    def changed(self, tasks: TaskTable, costs: Sequence[Cost]) -> dict[int, Cost]:
+        """Place → cost of the tasks that take more or less time beside other modules on their ranks."""
+        if len({kind.module for kind in tasks.kinds}) < 2:
+            return {}
+        waited, unplaced = self.pricing.waited_shares
+        return SideBySide(tasks, costs, waited, unplaced).changed()
+
+    @cached_property
+    def beside_modules(self) -> dict[str, Cost]:
+        """The same by the tasks' ids."""
+        tasks = self.passes.tasks
+        several = len({kind.module for kind in tasks.kinds}) > 1
+        found = self.changed(tasks, self.each_alone(tasks)) if several else {}
+        return {tasks.ids[place]: cost for place, cost in found.items()}
+
+    def each_alone(self, tasks: TaskTable) -> list[Cost]:
+        """The prices of all tasks beside the others of their modules."""
         found = np.empty(len(tasks), dtype=object)
         alone = tasks.column(
             lambda kind: kind.phase in BY_THEMSELVES or (kind.share < 1 and kind.stream == "compute"), np.bool_
         )
         places, divided = np.flatnonzero(~alone), any(work.parts for work in tasks.works)
         first, like = tasks.alike(places, lambda kind: self.pricing.kind_key(kind, divided), self.pricing.work_key)
-        found[places] = np.array([self(tasks.task(place)) for place in first], dtype=object)[like]
+        found[places] = np.array([self.alone(tasks.task(place)) for place in first], dtype=object)[like]
         works = numbered([self.pricing.work_key(work) for work in self.passes.tasks.works])
         known: dict[tuple[object, ...], Cost] = {}
         for place in np.flatnonzero(alone).tolist():
             key = self.exchange_key(tasks, place, works)
             if key not in known:
-                known[key] = self(tasks.task(place))
+                known[key] = self.alone(tasks.task(place))
             found[place] = known[key]
         costs: list[Cost] = found.tolist()
         return costs

@@ -362,10 +362,14 @@ class Edge(Spec):
 
 
 class TaskPlacement(Spec):
-    """A task of an encoder, placed before, after or beside another task: `vit.F1` beside `llm.send.F1@2`."""
+    """A task of an encoder, placed before, after or beside another task: `vit.F1` beside `llm.send.F1@2`.
+
+    A pass `beside` a pass or an exchange of another module begins with it, and goes on beside what its ranks do then,
+    in the time that this waits for exchanges, until somebody waits for it.
+    """
 
     do: TaskName
-    on: str  # the group of the task
+    on: str = ""  # the group of the task; left out: all that work on it
     before: TaskName | None = None
     after: TaskName | None = None
     beside: TaskName | None = None

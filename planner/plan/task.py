@@ -62,6 +62,7 @@ class Task(msgspec.Struct, frozen=True):
     peers: Ranks = NO_RANKS  # of a send or recv: the ranks of the other end
     after: tuple[str, ...] = ()  # ids of tasks that must end before it starts
     parts: tuple[tuple[int, ...], ...] = ()  # tokens of each part of each item; empty: no item has several parts
+    beside: bool = False  # a pass that runs beside what its ranks have of other modules, while these exchange
     id: str = ""  # by `task_id`: the only key that joins plan, timeline, trace and ledger
 
     def __post_init__(self) -> None:

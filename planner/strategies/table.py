@@ -40,6 +40,14 @@ STRATEGIES: dict[str, StrategyEntry] = {
     "pipeline_order": StrategyEntry(
         "planner.strategies.pipeline_order", decides=("order",), modules="one", refines="parallel_search"
     ),
+    "encoder_bubbles": StrategyEntry(
+        "planner.strategies.encoder_bubbles",
+        decides=("order",),
+        modules="several",
+        kinds="one",
+        batches="one",
+        refines="modality_layout",
+    ),
     "sparse_tables": StrategyEntry(
         "planner.strategies.sparse_tables",
         decides=("tables",),

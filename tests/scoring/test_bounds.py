@@ -114,13 +114,14 @@ def test_nothing_ends_before_its_busiest_rank(program):
     """Work that shares a device counts by its share."""
     tasks, price = program
     timeline = simulate(tasks, price)
-    assert busiest_rank_seconds(tasks, timeline) <= timeline.step_seconds * (1 + 1e-9)
+    assert busiest_rank_seconds(tasks, [*map(price, tasks)]) <= timeline.step_seconds * (1 + 1e-9)
 
 
 def test_two_halves_of_a_device_are_as_busy_as_one():
     halves = [Task("m", Layers((0,)), "F", 0, name, Ranks((0,)), share=0.5) for name in "ab"]
-    timeline = simulate(halves, lambda task: Cost(2.0, "measured", 0.0))
-    assert busiest_rank_seconds(halves, timeline) == 2.0
+    cost = Cost(2.0, "measured", 0.0)
+    timeline = simulate(halves, lambda task: cost)
+    assert busiest_rank_seconds(halves, [cost, cost]) == 2.0
     assert timeline.step_seconds == 2.0
 
 

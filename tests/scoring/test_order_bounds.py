@@ -6,10 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from planner.costs import pricing_of
 from planner.plan.legal.plan_laws import violations
 from planner.plan.plan_file import Plan
 from planner.plan.schedules import SCHEDULES
 from planner.plan.schedules.explicit import slot_lines
+from planner.plan.tasks.expand import expand
 from planner.scoring.bounds.step_bounds import busiest_rank_seconds
 from planner.scoring.score import score
 from planner.specs.base import with_fields
@@ -65,8 +67,10 @@ def test_micro_batches_that_are_mixed_up_are_not_bounded_as_if_ranks_met_in_each
 def test_cutting_a_backward_changes_no_work(chance, pp, micro_batches):
     """The busiest rank has as much to do in any order as under 1F1B."""
     lines = slot_lines(some_order(chance, pp, micro_batches, 1))
-    one, other = (score(priced(ordered_plan(pp, micro_batches, order))) for order in (lines, "1f1b"))
-    work = [busiest_rank_seconds(each.tasks, each.timeline) for each in (one, other)]
+    plans = [priced(ordered_plan(pp, micro_batches, order)) for order in (lines, "1f1b")]
+    tasks = [*map(expand, plans)]
+    costs = [pricing_of(plan).with_concurrency(own).each_alone(own) for plan, own in zip(plans, tasks, strict=True)]
+    work = [busiest_rank_seconds(*each) for each in zip(tasks, costs, strict=True)]
     assert work[0] == pytest.approx(work[1], rel=1e-9)
 
 

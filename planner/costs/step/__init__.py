@@ -9,6 +9,7 @@ from planner.costs.step.least_split import (
 from planner.costs.step.least_step import (
     StepItems,
     least_busy_seconds,
+    least_exchange_seconds,
     least_path_seconds,
     least_step_seconds,
 )
@@ -26,6 +27,7 @@ __all__ = [
     "first_to_cover",
     "item_seconds",
     "least_busy_seconds",
+    "least_exchange_seconds",
     "least_path_seconds",
     "least_step_seconds",
     "lines_of_stages",

@@ -111,6 +111,13 @@ def least_busy_seconds(module: Module, at: LayoutColumns, machine: MachineModel)
     return (passes + least_update_seconds(module, at, machine)) * jitter + machine.timing.step_ms * MS
 
 
+def least_exchange_seconds(module: Module, at: LayoutColumns, machine: MachineModel) -> Number:
+    """Of `least_busy_seconds`, those in which passes exchange, and wait for it, (layouts,)."""
+    found = whole_pass(module, at, machine)
+    exchanged = found.seconds - found.forward.compute - found.backward.compute
+    return at.micro_batches * exchanged / at.pp * (1.0 + machine.jitter(at.ranks))
+
+
 def least_path_seconds(module: Module, at: LayoutColumns, machine: MachineModel) -> Number:
     """Seconds of a step at least in which one micro-batch goes through all stages and back, (layouts,): in whatever
     chunks; where weight gradients may wait, without these.
@@ -125,13 +132,17 @@ def path_seconds(module: Module, at: LayoutColumns, machine: MachineModel) -> Nu
     """Seconds of the passes of one micro-batch through all stages at least, with as many layers recomputed on each as
     on the smallest.
     """
-    pause, head = machine.timing.micro_batch_ms * MS, head_seconds(module, at, machine).seconds
+    return whole_pass(module, at, machine).seconds + 2.0 * machine.timing.micro_batch_ms * MS * at.pp
+
+
+def whole_pass(module: Module, at: LayoutColumns, machine: MachineModel) -> MicroBatchSeconds:
+    """The passes of one micro-batch through all layers and the head at least, by cause."""
     layers = on_distinct(at, CHUNK_FIELDS, partial(rank_layers, module, 0))
     smallest = np.floor(module.layers / (at.pp * at.vpp)) * at.vpp  # of any rank
     share = np.minimum(layers.recomputed(at), smallest) * at.pp / module.layers
     share = np.where(np.asarray(at.full_recompute) >= 1.0, 1.0, np.minimum(1.0, share))
     layer = least_layer_seconds(module, replace(at, full_recompute=share), machine)
-    return layer.seconds * module.layers + head + 2.0 * pause * at.pp
+    return layer * module.layers + head_seconds(module, at, machine)
 
 
 def least_layer_seconds(module: Module, at: LayoutColumns, machine: MachineModel) -> MicroBatchSeconds:

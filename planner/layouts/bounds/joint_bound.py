@@ -10,7 +10,9 @@ ones. Passes of the others only add to what the first waits for, so for every la
     T ≥ (n · busy + Σ_e A_e(n_e)) / N       all ranks together do all of it
 
 busy   Seconds in which the mean rank of the samples' module computes: fill and drain of its pipeline, and exchanges
-       beside compute, are left out, since others may compute meanwhile.
+       beside compute, are left out, since others may compute meanwhile. Where software runs passes of others beside
+       those of the samples' module (`orders: any`), what they compute while these exchange takes 1 − w less, w being
+       the share that is waited for all the same (costs/side_by_side.py).
 A_e    Ranks' seconds of the work of e: passes over all its items in one micro-batch on one rank, with what the slowest
        of n_e ranks adds; each trained parameter updated once; and the framework's constant of a step on each rank.
        More replicas, stages or micro-batches repeat constants, and degrees add exchanges.
@@ -39,7 +41,7 @@ from planner.costs import (
     joined_by_kind,
     parameter_update_seconds,
 )
-from planner.costs.step import least_busy_seconds, least_path_seconds
+from planner.costs.step import least_busy_seconds, least_exchange_seconds, least_path_seconds
 from planner.layouts.bounds.space_bound import least_seconds_of, module_in_bounds
 from planner.layouts.screening.layout_screening import Floats
 from planner.layouts.space.joint_problem import JointProblem
@@ -124,15 +126,21 @@ def least_of(problem: JointProblem, at: LayoutColumns, others: OtherWork, least:
     """The least bound of these layouts of the samples' module that is below `least`, else this."""
     own, share = problem.own, np.asarray(at.ranks / others.ranks) + np.zeros(np.shape(at.tp))
     mean = in_few_micro_batches(own.trained, at) if problem.packs else at
-    alone = np.asarray(least_busy_seconds(module_in_bounds(own.trained), mean, own.machine))
-    seconds = others.least_seconds(alone, share * alone)
+    module = module_in_bounds(own.trained)
+    alone = np.asarray(least_busy_seconds(module, mean, own.machine))
+    busy = share * alone
+    if problem.hides:
+        exchanged = share * np.asarray(least_exchange_seconds(module, mean, own.machine))
+        most = others.area.max(initial=0.0) / others.ranks
+        busy = busy - (1.0 - own.machine.timing.overlapped) * np.minimum(exchanged, most)
+    seconds = others.least_seconds(alone, busy)
     for part in np.split(np.argsort(seconds, kind="stable"), FIRST):
         part = part[seconds[part] < least]
         if len(part):
             step = np.maximum(alone[part], path_seconds(own, columns_where(at, part)))
             if not problem.uneven:
                 step = np.maximum(step, least_seconds_of(own, columns_where(mean, part)))
-            least = min(least, float(others.least_seconds(step, share[part] * alone[part]).min()))
+            least = min(least, float(others.least_seconds(step, busy[part]).min()))
     return least
 
 

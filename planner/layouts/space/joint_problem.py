@@ -64,6 +64,11 @@ class JointProblem:
         return [name for name in self.models if name != self.module]
 
     @property
+    def hides(self) -> bool:
+        """Whether passes of other modules may run while those of the samples' module exchange."""
+        return self.knobs.orders == "any" and all(device.kind == "cuda" for device in self.devices.values())
+
+    @property
     def packs(self) -> bool:
         """Whether samples are packed to the job's limits, so that micro-batches have no number of them."""
         several = (self.fixed[self.module].micro_batch or 1) > 1

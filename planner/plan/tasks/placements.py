@@ -1,9 +1,11 @@
 """Placements: which tasks they name, and at which position of an order these are inserted.
 
-`before` and `after` are meant of ranks that both tasks share; `beside` a task on another stream means started with it,
-without waiting for its end. A pass that is placed takes along the transfers of its group on its stage, and all that it
-waits for; under ZeRO-3 a backward takes along those of other groups, with which it synchronises, and the sync after it.
-Layers split a forward; I or W splits the backward of a micro-batch in two, on the stages that the placement names.
+`before` and `after` are meant of ranks that both tasks share; `beside` a task means started with it, without waiting
+for its end: a pass beside a pass, or beside an exchange once a step, stands in front of the first that is meant, and
+takes its time from their exchanges (costs/side_by_side.py). A pass that is placed takes along the transfers of its
+group on its stage, and all that it waits for; under ZeRO-3 a backward takes along those of other groups, with which it
+synchronises, and the sync after it. Layers split a forward; I or W splits the backward of a micro-batch in two, on the
+stages that the placement names.
 """
 
 from collections import defaultdict
@@ -22,6 +24,7 @@ from planner.plan.tasks.task_table import GroupWork
 from planner.specs.base import Layers
 
 PLACE_KEY = "steps.order.place"
+PASSES: tuple[Phase, ...] = ("F", "B", "I", "W")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,6 +54,18 @@ class ResolvedPlacement:
         self.moved, self.anchor = place.moved, place.anchor
 
     @property
+    def fills(self) -> bool:
+        """Whether it has a pass run beside passes of another module, or beside an exchange once a step."""
+        anchor = self.anchor
+        once = anchor.micro_batch is None and anchor.phase in ("sync", "gather")
+        return bool(self.place.beside) and self.moved.phase in PASSES and (anchor.phase in PASSES or once)
+
+    @property
+    def in_front(self) -> bool:
+        """Whether what is placed stands in front of the first task that is meant, and not behind the last."""
+        return bool(self.place.before) or self.fills
+
+    @property
     def forward(self) -> bool:
         """Whether it places a forward, a gather, or a transfer of activations."""
         return self.moved.phase in ("F", "gather") or self.moved.of == "F"
@@ -74,7 +89,7 @@ class ResolvedPlacement:
         ):
             return True
         along = task.of and task.of == {"F": "F", "B": "B", "I": "B"}.get(phase)
-        return self.moved.group == task.group and ((phase, of) == (task.phase, task.of) or bool(along))
+        return self.moved.group in ("", task.group) and ((phase, of) == (task.phase, task.of) or bool(along))
 
     def covers_all(self, task: Task) -> bool:
         """Whether the placement names all layers of a task."""
@@ -104,7 +119,7 @@ class ModulePlacements:
         if not self.by_cell:
             return []
         groups = [name for c in unit.cells for name in (c.group, *(f"{c.group}>{target}" for target in self.targets))]
-        names = [*groups, "all"] if self.work.syncs_each_micro_batch else groups
+        names = dict.fromkeys(["", *groups, "all"] if self.work.syncs_each_micro_batch else ["", *groups])
         found = [each for name in names for each in self.by_cell.get((name, unit.micro_batch), ())]
         return sorted((each for each in found if each.forward is forward), key=lambda each: each.number)
 
@@ -137,15 +152,19 @@ def insert_placed_tasks(
 ) -> list[int]:
     """Insert the tasks that placements name, with those that they wait for; return the tasks that none names."""
     for placement in placements:
-        named = {number for number in tasks if placement.covers_all(line.draft.task(number))}
-        moved = with_dependencies(line, tasks, named)
-        if not moved:
-            continue
-        if placement.anchor.module == placement.work.module:  # whose tasks may have been inserted before
-            line.commit()
-        position = anchor_position(line, placement.place, works)
-        (line.insert_before if placement.place.before else line.insert_after)(moved, position)
-        tasks = [number for number in tasks if number not in moved]
+        named = [number for number in tasks if placement.covers_all(line.draft.task(number))]
+        for together in ([number] for number in named) if placement.fills else (named,):
+            moved = with_dependencies(line, tasks, {*together})
+            if not moved:
+                continue
+            if placement.anchor.module == placement.work.module:  # whose tasks may have been inserted before
+                line.commit()
+            ranks = {rank for number in together for rank in line.draft.task(number).ranks}
+            position = anchor_position(line, placement, works, ranks)
+            (line.insert_before if placement.in_front else line.insert_after)(moved, position)
+            for number in together if placement.fills else ():
+                line.draft.run_beside(number)
+            tasks = [number for number in tasks if number not in moved]
     return tasks
 
 
@@ -159,20 +178,24 @@ def with_dependencies(line: TaskInserter, tasks: list[int], named: set[int]) -> 
     return result[::-1]
 
 
-def anchor_position(line: TaskInserter, place: TaskPlacement, works: Mapping[str, ModuleWork]) -> int:
+def anchor_position(
+    line: TaskInserter, placement: ResolvedPlacement, works: Mapping[str, ModuleWork], ranks: set[int]
+) -> int:
     """Return the position that a placement points to: that of the first task that its anchor names, or the one after
-    the last; where all ranks synchronise in a micro-batch, after the last of all groups. Raises InputError if it names
-    none.
+    the last; where all ranks synchronise in a micro-batch, after the last of all groups. What fills gaps does so on
+    `ranks` of its own, if any of those tasks is there. Raises InputError if it names none.
     """
-    ref = place.anchor
+    ref = placement.anchor
     work = works.get(ref.module)
-    of_group = place.before or not (work and work.syncs_each_micro_batch)
+    of_group = placement.in_front or not (work and work.syncs_each_micro_batch)
     named = [(at, line.table.task(at)) for at in line.positions_named(ref)]
-    positions = [at for at, task in named if work and includes(ref, task, work, bool(of_group))]
+    meant = [(at, task) for at, task in named if work and includes(ref, task, work, bool(of_group))]
+    own = [at for at, task in meant if placement.fills and not ranks.isdisjoint(task.ranks)]
+    positions = own or [at for at, _ in meant]
     if not positions:
         candidates = [task for _, task in named]
         raise no_task_error(str(ref), candidates, f"another task of `{ref.module}`, such as {ref.module}.F0@0")
-    return positions[0] if place.before else positions[-1] + 1
+    return positions[0] if placement.in_front else positions[-1] + 1
 
 
 def includes(ref: TaskRef, task: Task, work: ModuleWork, one_group: bool) -> bool:
@@ -188,16 +211,16 @@ def check_placements(step: Step, works: Mapping[str, ModuleWork], order: Sequenc
     """Check that each placement names some task of the order. Raises InputError."""
     of_cell: dict[tuple[str, str, int | None], list[Task]] = defaultdict(list)
     for task in order if step.placements else ():
-        of_cell[task.module, task.group, task.micro_batch].append(task)
+        for group in ("", task.group):
+            of_cell[task.module, group, task.micro_batch].append(task)
     for number, place in enumerate(step.placements):
         moved = place.moved
-        candidates = of_cell.get((moved.module, place.on, moved.micro_batch), [])
+        candidates = of_cell[moved.module, place.on, moved.micro_batch]
         placement = ResolvedPlacement(number, place, works[moved.module])
         if not any(placement.covers_all(task) for task in candidates):
             similar = [task for task in candidates if task.phase == moved.phase] or candidates
-            raise no_task_error(
-                f"{place.do} on {place.on}", similar, f"a group that works on micro-batch {moved.micro_batch}"
-            )
+            name = f"{place.do} on {place.on}" if place.on else place.do
+            raise no_task_error(name, similar, f"a group that works on micro-batch {moved.micro_batch}")
 
 
 def no_task_error(name: str, candidates: Sequence[Task], other: str) -> InputError:

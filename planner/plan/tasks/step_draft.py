@@ -2,6 +2,7 @@
 
 Transfers between modules, and parts of forwards that placements cut, have numbers behind those of the modules. Of a
 forward in parts the last one keeps its number, as what follows waits for that; who comes before it meets the first.
+What a placement makes of a pass, a part or one that runs beside others, is a kind of its own.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,7 +31,7 @@ class StepDraft:
         self.added: list[tuple[Task, GroupWork]] = []  # kinds and works of numbers from `size` on
         self.added_waits: list[tuple[int, int]] = []
         self.first_parts: dict[int, int] = {}  # forward in parts → its first part
-        self.last_parts: dict[int, Task] = {}  # forward in parts → the kind of its last part
+        self.own_kinds: dict[int, Task] = {}  # pass that a placement cuts, or has run beside others → its kind
 
     @cached_property
     def waits(self) -> list[Waits]:
@@ -51,9 +52,17 @@ class StepDraft:
         for run in runs[:-1]:
             numbers.append(self.add(kind.changed(layers=run), work, numbers[-1:]))
         if numbers:
-            self.first_parts[forward], self.last_parts[forward] = numbers[0], kind.changed(layers=runs[-1])
+            self.first_parts[forward], self.own_kinds[forward] = numbers[0], kind.changed(layers=runs[-1])
             self.added_waits.append((forward, numbers[-1]))
         return [*numbers, forward]
+
+    def run_beside(self, number: int) -> None:
+        """Let a pass run beside what its ranks have of other modules."""
+        kind, work = self.kind_and_work(number)
+        if number < self.size:
+            self.own_kinds[number] = kind.changed(beside=True)
+        else:
+            self.added[number - self.size] = kind.changed(beside=True), work
 
     def kind_and_work(self, number: int) -> tuple[Task, GroupWork]:
         """Return the kind of a task, and its work."""
@@ -61,7 +70,7 @@ class StepDraft:
             return self.added[number - self.size]
         module = next(each for each in self.modules.values() if number < each.first + each.size)
         local = np.array([number - module.first])
-        kind = self.last_parts.get(number) or module.kind_task(int(module.kinds_of(local)[0]))
+        kind = self.own_kinds.get(number) or module.kind_task(int(module.kinds_of(local)[0]))
         return kind, module.works[int(module.works_of(local)[0])]
 
     def task(self, number: int) -> Task:
@@ -116,9 +125,9 @@ class StepDraft:
         work[more] = len(works) + numbers[more] - self.size
         kinds += [kind for kind, _ in self.added]
         works += [work for _, work in self.added]
-        for number, last in self.last_parts.items():
+        for number, own_kind in self.own_kinds.items():
             kind[numbers == number] = len(kinds)
-            kinds.append(last)
+            kinds.append(own_kind)
         return TaskTable(kinds, works, kind, work, ragged_of_pairs(numbers[:0], numbers[:0], len(numbers)))
 
     def places_in(self, order: IntArray) -> IntArray:

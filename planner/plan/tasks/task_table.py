@@ -147,7 +147,7 @@ def task_on(kind: Task, work: GroupWork, after: tuple[str, ...] = (), id: str = 
     """Return the task of a kind on some work."""
     return Task(
         kind.module, kind.layers, kind.phase, work.micro_batch, kind.group, kind.ranks, work.sizes, work.items,
-        kind.degree, kind.share, kind.ring, work.offload, kind.of, kind.peers, after, work.parts, id,
+        kind.degree, kind.share, kind.ring, work.offload, kind.of, kind.peers, after, work.parts, kind.beside, id,
     )  # fmt: skip
 
 

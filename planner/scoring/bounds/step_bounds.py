@@ -25,12 +25,13 @@ space         Every static layout of the job's space at once (layouts/bounds/spa
 `order` and `busiest_rank` bound every order of the same work; the others bound every plan of the job.
 """
 
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Container, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from planner.costs import PackingProblem, Pricing, packing_table
+from planner.costs import Cost, Floats, PackingProblem, Pricing, packing_table
 from planner.plan.plan_file import Plan
 from planner.plan.task import Task
 from planner.plan.tasks.task_table import TaskTable
@@ -124,16 +125,34 @@ def exchange_seconds(step: BoundedStep) -> float:
     return packing_bound(problem, step.step_seconds, step.effort).seconds if problem else 0.0
 
 
-def busiest_rank_seconds(tasks: Sequence[Task], timeline: Timeline) -> float:
-    """Seconds of compute of the busiest rank, each task weighted by its share of the device."""
+def busiest_rank_seconds(
+    tasks: Sequence[Task], costs: Sequence[Cost], encoders: Container[str] = (), waited: float = 1.0
+) -> float:
+    """Seconds of compute of the busiest rank, each task weighted by its share of the device; `waited`: of what encoders
+    compute while other modules exchange, and the other way round, the share that takes time (costs/side_by_side.py).
+    """
     table = TaskTable.of(tasks)
-    seconds = np.array([event.seconds for event in timeline.events])
-    of_kinds = np.bincount(table.kind, table.column(lambda kind: kind.share) * seconds, len(table.kinds))
-    busy: dict[int, float] = {}
-    for kind, spent in zip(table.kinds, of_kinds.tolist(), strict=True):
-        if kind.stream == "compute":
-            busy |= {rank: busy.get(rank, 0.0) + spent for rank in kind.ranks}
-    return max(busy.values(), default=0.0)
+    each = np.array([(cost.value - cost.comm, cost.comm) for cost in costs]).reshape(-1, 2).T
+    share = table.column(lambda kind: kind.share if kind.stream == "compute" else 0.0, np.float64)
+    of_kinds = np.stack([np.bincount(table.kind, share * part, len(table.kinds)) for part in each], axis=1)
+    busy: dict[int, Floats] = defaultdict(lambda: np.zeros((2, 2)))  # of encoders or not: compute, exchange
+    for kind, spent in zip(table.kinds, of_kinds, strict=True):
+        for rank in kind.ranks if spent.any() else ():
+            busy[rank][int(kind.module in encoders)] += spent
+    return max((float(own.sum() - (1.0 - waited) * hidden_at_most(own)) for own in busy.values()), default=0.0)
+
+
+def hidden_at_most(own: Floats) -> float:
+    """Seconds in which encoders compute while others on their rank exchange, and the other way round, at most."""
+    return float(min(own[0, 1], own[1, 0]) + min(own[0, 0], own[1, 1]))
+
+
+def busiest_of_step(step: BoundedStep) -> float:
+    """The seconds of a step's busiest rank, in any order of its tasks that its software can launch."""
+    encoders, own_order = {edge.source for edge in step.plan.edges}, step.plan.uses.software.knobs.orders == "any"
+    waited, _ = step.pricing.waited_shares
+    costs = step.pricing.with_concurrency(step.tasks).each_alone(step.tasks)
+    return busiest_rank_seconds(step.tasks, costs, encoders, waited if own_order else 1.0)
 
 
 def has_waves(step: BoundedStep) -> bool:
@@ -198,7 +217,7 @@ BOUNDS: dict[str, BoundEntry] = {
     ),
     "busiest_rank": BoundEntry(
         always,
-        lambda step: busiest_rank_seconds(step.tasks, step.timeline),
+        busiest_of_step,
         "given who does what, no order of the tasks ends before the busiest rank has done its own",
         same_work=True,
     ),

@@ -73,7 +73,7 @@ def test_passes_with_a_share_take_longer_and_others_what_they_took():
     plan, alone = SHARED, whole(SHARED)
     price, before = pricing_of(plan).with_concurrency(expand(plan)), pricing_of(alone).with_concurrency(expand(alone))
     for task, same in zip(expand(plan), expand(alone), strict=True):
-        cost, usual = price(task), before(same)
+        cost, usual = price.alone(task), before.alone(same)
         if task.phase in PASS_PHASES and task.share < 1:
             assert cost.comm == usual.comm
             assert usual.value < cost.value <= usual.value / task.share * (1 + GAMMA * (KAPPA - 1.0))

@@ -1,0 +1,153 @@
+"""What passes and exchanges of several modules on the same ranks cost each other: no gap is free.
+
+Beside an exchange of S seconds that a device waits for, passes of other modules take C seconds of compute: with w the
+share of the shorter that is waited for all the same (`timing.overlapped`), both are done after
+
+    max(S, C) + w · min(S, C).
+
+Exchanges once a step (reductions, gathers of updated weights) run beside the passes of other modules that their ranks
+have between what the exchange waits for and what waits for it: each side takes w · min(S, C) longer. Where the software
+exchanges nothing beside compute (`timing.overlaps_replicas`), w is 1 for passes that no placement puts there.
+
+A pass that a placement puts beside others (`Task.beside`) has kernels of its own while they exchange: what its ranks
+have of other modules, from there until the next such pass or until somebody waits for it, is exchanged for S seconds
+and computes for C. The pass, with c of compute and s of exchange, takes (1 − w) · (min(S, c) + min(s, C)) less.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.costs.cost_lines import Cost
+from planner.plan.mesh.identical_groups import EquivalentRanks
+from planner.plan.task import Task
+from planner.plan.tasks.concurrent_passes import PASS_PHASES
+from planner.plan.tasks.ragged_array import IntArray
+from planner.plan.tasks.task_table import TaskTable
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class SideBySide:
+    """The tasks of a step in order, with what each costs alone. `waited`: w; `unplaced`: w of passes that no placement
+    puts beside an exchange.
+    """
+
+    tasks: TaskTable
+    costs: Sequence[Cost]
+    waited: float
+    unplaced: float
+
+    def changed(self) -> dict[int, Cost]:
+        """Place → its cost, of all that take more or less than alone."""
+        more: dict[int, float] = defaultdict(float)
+        for place, seconds in (*self.waits_for_exchanges(), *self.hidden_in_gaps()):
+            more[place] += seconds
+        changed = {place: (self.costs[place], seconds) for place, seconds in sorted(more.items()) if seconds}
+        return {place: replace(cost, value=cost.value + seconds) for place, (cost, seconds) in changed.items()}
+
+    def waits_for_exchanges(self) -> Iterator[tuple[int, float]]:
+        """Yield exchanges once a step, and the passes beside them, with the seconds that each takes longer."""
+        once = self.tasks.where(lambda kind: kind.phase in ("sync", "gather"))
+        for at in once[self.tasks.micro_batch[once] < 0].tolist():
+            kind, longer = self.kind(at), dict[int, float]()
+            ranks = self.alike.among(kind.ranks) if self.seconds[at] else ()
+            for beside in (self.beside_exchange(at, rank, kind.module) for rank in ranks):
+                whole = float(self.seconds[beside].sum())
+                part = min(1.0, self.seconds[at] / whole) if whole else 0.0
+                share = np.where(self.placed[beside], self.waited, self.unplaced)
+                waits = part * share * self.seconds[beside]
+                for place, seconds in (*zip(beside.tolist(), waits.tolist(), strict=True), (at, float(waits.sum()))):
+                    longer[place] = max(seconds, longer.get(place, 0.0))
+            yield from longer.items()
+
+    def beside_exchange(self, at: int, rank: int, module: str) -> IntArray:
+        """The passes that a rank has of other modules between its own module's work around an exchange."""
+        own = self.computed(rank, module)
+        before, behind = own[own < at], own[own > at]
+        begin = before[-1] if len(before) else -1
+        end = behind[0] if len(behind) else len(self.costs)
+        return self.between(rank, module, begin, end)
+
+    def hidden_in_gaps(self) -> Iterator[tuple[int, float]]:
+        """Yield passes that are placed beside others, with the seconds that each takes less, below 0."""
+        found: dict[int, float] = {}
+        for rank in self.alike.among({rank for kind in self.tasks.kinds if kind.beside for rank in kind.ranks}):
+            passes = self.of_rank[rank]
+            own = passes[self.placed[passes]]
+            for at, following in zip(own.tolist(), [*own[1:].tolist(), len(self.costs)], strict=True):
+                beside = self.between(rank, self.kind(at).module, at, min(following, int(self.needed[at])))
+                exchanged = float(self.exchanged[beside].sum())
+                computed = float(self.seconds[beside].sum()) - exchanged
+                cost = self.costs[at]
+                hidden = min(exchanged, cost.value - cost.comm) + min(cost.comm, computed)
+                found[at] = min(hidden, found.get(at, hidden))
+        yield from ((at, -(1.0 - self.waited) * hidden) for at, hidden in found.items())
+
+    def between(self, rank: int, module: str, begin: int, end: int) -> IntArray:
+        """The passes of other modules that a rank has between two places."""
+        passes = self.of_rank[rank]
+        inside = passes[np.searchsorted(passes, begin, side="right") : np.searchsorted(passes, end)]
+        others: IntArray = inside[self.modules[self.tasks.kind[inside]] != module]
+        return others
+
+    def computed(self, rank: int, module: str) -> IntArray:
+        """The passes and updates of a module on a rank."""
+        mine = np.array([k.module == module and k.stream == "compute" and rank in k.ranks for k in self.tasks.kinds])
+        return np.flatnonzero(mine[self.tasks.kind])
+
+    def kind(self, at: int) -> Task:
+        """The kind of a task."""
+        kind: Task = self.tasks.kinds[self.tasks.kind[at]]
+        return kind
+
+    @cached_property
+    def seconds(self) -> Floats:
+        """Of each task alone, (n,)."""
+        return np.array([cost.value for cost in self.costs])
+
+    @cached_property
+    def exchanged(self) -> Floats:
+        """The part of these in which it waits for exchanges, (n,)."""
+        return np.array([cost.comm for cost in self.costs])
+
+    @cached_property
+    def placed(self) -> NDArray[np.bool_]:
+        """Whether a placement puts each task beside others, (n,)."""
+        return self.tasks.column(lambda kind: kind.beside, np.bool_)
+
+    @cached_property
+    def modules(self) -> NDArray[np.str_]:
+        """Of each kind."""
+        return np.array([kind.module for kind in self.tasks.kinds])
+
+    @cached_property
+    def alike(self) -> EquivalentRanks:
+        """One rank of each kind among those that compute the same."""
+        return EquivalentRanks(kind.ranks for kind in self.tasks.kinds if kind.stream == "compute")
+
+    @cached_property
+    def of_rank(self) -> dict[int, IntArray]:
+        """Rank, one of each kind → the places of its passes."""
+        passes = [kind.phase in PASS_PHASES for kind in self.tasks.kinds]
+        on: dict[int, list[int]] = {rank: [] for rank in {*self.alike.representative.values()}}
+        for number, kind in enumerate(self.tasks.kinds):
+            for rank in self.alike.among(kind.ranks) if passes[number] else ():
+                on[rank].append(number)
+        return {rank: np.flatnonzero(np.isin(self.tasks.kind, own)) for rank, own in on.items()}
+
+    @cached_property
+    def needed(self) -> IntArray:
+        """The place of the first task of a device's compute that waits for each task, over transfers too, (n,)."""
+        waiting, awaited = self.tasks.after.owners(), self.tasks.after.values
+        computes = self.tasks.column(lambda kind: kind.stream == "compute", np.bool_)[waiting]
+        found, before = np.full(len(self.costs), len(self.costs)), None
+        while before is None or (found != before).any():
+            before = found.copy()
+            np.minimum.at(found, awaited, np.where(computes, waiting, before[waiting]))
+        return found

@@ -1,0 +1,39 @@
+"""A plan with the passes of its encoders placed as a schedule of gaps says."""
+
+from planner.plan.plan_file import Layout, Plan, TaskPlacement
+from planner.plan.task import TaskName
+from planner.specs.base import with_fields
+from planner.strategies.bubbles.encoder_passes import EncoderPass, Slot
+from planner.strategies.bubbles.gap_schedule import GapSchedule
+
+
+def colocated_layouts(layouts: dict[str, Layout], module: str, count: int, serves: int) -> dict[str, Layout]:
+    """The layouts with all forwards of encoders in front of the LLM, `module`, and all backwards behind it, so many of
+    its `count` micro-batches to a pass.
+    """
+    return {
+        name: layout if name == module else with_fields(layout, serves=serves, ahead=count, backward="last")
+        for name, layout in layouts.items()
+    }
+
+
+def placed(plan: Plan, module: str, found: GapSchedule, slots: tuple[Slot, ...], after_update: int) -> Plan:
+    """A colocated plan of one step with passes beside those of the LLM, and backwards behind these beside its
+    reduction, of which so many of the last ones beside its gather of updated weights.
+    """
+    reduced = len(found.behind) - after_update
+    exchanges = ["sync"] * reduced + ["gather"] * after_update
+    places = [placement(one, f"{module}.{slot_name(slots[at])}") for one, at in found.beside]
+    places += [placement(one, f"{module}.{what}") for one, what in zip(found.behind, exchanges, strict=True)]
+    (step,) = plan.steps
+    return with_fields(plan, steps=(with_fields(step, order={**step.order, "place": tuple(places)}),))
+
+
+def placement(one: EncoderPass, beside: str) -> TaskPlacement:
+    """A pass beside a task."""
+    return TaskPlacement(do=TaskName(f"{one.module}.{one.phase}{one.micro_batch}"), beside=TaskName(beside))
+
+
+def slot_name(slot: Slot) -> str:
+    """A pass of the LLM on its first stage, as a reference has it."""
+    return f"{slot.phase}{slot.micro_batch}@{slot.stage}"
