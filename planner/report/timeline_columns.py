@@ -211,8 +211,12 @@ class TimelineColumns:
 
 
 def groups_of_copies(timeline: Timeline) -> dict[int, dict[str, str]]:
-    """For ranks that were not simulated: the simulated group → their own group that does the same."""
-    return {rank: {timeline.representative_group[group]: group} for rank, group in timeline.group_of.items()}
+    """For ranks that were not simulated: each simulated group → their own group that does the same."""
+    of_groups = {
+        groups: {timeline.representative_group[group]: group for group in groups}
+        for groups in dict.fromkeys(timeline.groups_of.values())
+    }
+    return {rank: of_groups[groups] for rank, groups in timeline.groups_of.items()}
 
 
 def differences(values: tuple[int, ...]) -> tuple[int, ...]:

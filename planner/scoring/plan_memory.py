@@ -6,7 +6,7 @@ recomputed activations and temporaries of the optimizer's update only while thes
 grows with everything that it holds.
 """
 
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 
@@ -60,16 +60,19 @@ class PlanMemory:
         recomputed = self.bytes_of(tasks, ("B", "I"), self.recomputed_bytes)
         return simulate_memory(spans, tasks, kept, self.static_bytes, recomputed, further)
 
-    def in_order(self, tasks: TaskTable) -> MemoryCurves:
-        """Bytes on every rank over a step whose tasks come one after another. No task takes any rank out of the order
-        of all, so where a rank does one pass at a time it holds as much, at its peak, in the simulated step: but for
-        outputs of frozen encoders that wait for other ranks, which are ahead of it there or behind.
+    def in_order(self, tasks: TaskTable, represented: Mapping[int, int] | None = None) -> MemoryCurves:
+        """Bytes on every rank over a step whose tasks come one after another; `represented`: as in `one_by_one`. No
+        task takes any rank out of the order of all, so where a rank does one pass at a time it holds as much, at its
+        peak, in the simulated step: but for outputs of frozen encoders that wait for other ranks, which are ahead of it
+        there or behind.
         """
-        return self.over_step(self.one_by_one(tasks), tasks)
+        return self.over_step(self.one_by_one(tasks, represented), tasks)
 
-    def one_by_one(self, tasks: TaskTable) -> TaskSpans:
-        """The tasks of a step one after another, in their order."""
-        return TaskSpans.one_by_one(len(tasks), self.plan.size)
+    def one_by_one(self, tasks: TaskTable, represented: Mapping[int, int] | None = None) -> TaskSpans:
+        """The tasks of a step one after another, in their order; `represented`: ranks without tasks of their own → the
+        rank that does as much.
+        """
+        return TaskSpans.one_by_one(len(tasks), self.plan.size, represented or {})
 
     def bytes_of(
         self, tasks: TaskTable, phases: tuple[Phase, ...], bytes_of: Callable[[Task], float | tuple[float, ...]]

@@ -9,7 +9,6 @@ from planner.costs import Pricing, pricing_of, with_overlap
 from planner.costs.tables import TableLoads
 from planner.errors import Infeasible
 from planner.plan.join_plans import round_digits
-from planner.plan.mesh.identical_groups import MAX_UNFOLDED_RANKS, NO_IDENTICAL_GROUPS, identical_groups
 from planner.plan.plan_file import Breakdown, Outcome, Plan, Prediction
 from planner.plan.tasks.expand import expand
 from planner.plan.tasks.task_table import TaskTable
@@ -19,7 +18,7 @@ from planner.scoring.host_memory import HostMemory, host_memory, require_host_me
 from planner.scoring.offload_check import require_hidden_offload
 from planner.scoring.plan_memory import PlanMemory, exceeds_memory
 from planner.scoring.possible import require_links, require_peak, require_possible
-from planner.scoring.step_simulation import simulated_step
+from planner.scoring.step_simulation import represented_groups, simulated_step
 from planner.scoring.table_score import breakdown_with_tables
 from planner.scoring.work_at_peak import link_seconds
 from planner.simulate import MemoryCurves, TaskSpans, Timeline
@@ -27,7 +26,6 @@ from planner.specs.base import with_fields
 from planner.specs.framework.overlap import AS_PRICED, Overlap
 from planner.units import GIB, percent
 
-MAX_UNFOLDED_MICRO_BATCHES = 64  # up to so many, each rank of a small job is simulated
 OPTIMAL_GAP = 1e-6  # a smaller relative gap counts as optimal: integer programs are solved no closer
 
 
@@ -94,9 +92,7 @@ def score(plan: Plan, number: int = 0, overlap: Overlap = AS_PRICED) -> Score:
     """Expand, price, simulate and bound one step; `overlap`: exchanges that run beside compute, if not as priced."""
     plan = with_overlap(plan, overlap)
     pricing = pricing_of(plan)
-    many = plan.size > MAX_UNFOLDED_RANKS or len(plan.steps[number].micro_batches) > MAX_UNFOLDED_MICRO_BATCHES
-    others = identical_groups(plan, number) if many else NO_IDENTICAL_GROUPS
-    tasks, timeline = simulated_step(plan, number, pricing, others, overlap)
+    tasks, timeline = simulated_step(plan, number, pricing, represented_groups(plan, number), overlap)
     require_hidden_offload(plan, number, pricing, tasks)
     plan_memory = PlanMemory(plan, pricing)
     memory = plan_memory.over_step(TaskSpans.of(timeline), tasks)

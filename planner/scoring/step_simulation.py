@@ -1,12 +1,25 @@
 """The simulation of one step of a plan."""
 
 from planner.costs import Pricing, pricing_of
-from planner.plan.mesh.identical_groups import IdenticalGroups, identical_groups
+from planner.plan.mesh.identical_groups import (
+    MAX_UNFOLDED_RANKS,
+    NO_IDENTICAL_GROUPS,
+    IdenticalGroups,
+    identical_groups,
+)
 from planner.plan.plan_file import Plan
 from planner.plan.tasks.expand import expand
 from planner.plan.tasks.task_table import TaskTable
 from planner.simulate import Timeline, equal_step_seconds, simulate
 from planner.specs.framework.overlap import AS_PRICED, Overlap
+
+MAX_UNFOLDED_MICRO_BATCHES = 64  # up to so many, each rank of a small job is simulated
+
+
+def represented_groups(plan: Plan, number: int) -> IdenticalGroups:
+    """The groups of a step of many ranks or micro-batches that others represent; of few each is simulated."""
+    many = plan.size > MAX_UNFOLDED_RANKS or len(plan.steps[number].micro_batches) > MAX_UNFOLDED_MICRO_BATCHES
+    return identical_groups(plan, number) if many else NO_IDENTICAL_GROUPS
 
 
 def simulated_step(

@@ -36,6 +36,7 @@ from planner.scoring.host_memory import require_host_memory
 from planner.scoring.offload_check import hidden_offload, require_hidden_offload
 from planner.scoring.plan_memory import PlanMemory, exceeds_memory
 from planner.scoring.score import require_peaks
+from planner.scoring.step_simulation import represented_groups
 from planner.simulate import MemoryCurves, simulated_end
 
 Floats = NDArray[np.float64]
@@ -50,9 +51,16 @@ class TriedPlan:
     shared: SharedPrices = field(default_factory=SharedPrices)
 
     @cached_property
+    def represented(self) -> dict[int, int]:
+        """Rank of a large step whose tasks are not made → the rank that does the same."""
+        return represented_groups(self.plan, 0).ranks
+
+    @cached_property
     def tasks(self) -> TaskTable:
-        """The tasks of the step. Raises InputError where they wait for each other."""
-        return expand(self.plan)
+        """The tasks of the step, but for those of ranks that others represent. Raises InputError where they wait for
+        each other.
+        """
+        return expand(self.plan, 0, self.represented)
 
     @cached_property
     def pricing(self) -> Pricing:
@@ -67,7 +75,7 @@ class TriedPlan:
     @cached_property
     def memory(self) -> MemoryCurves:
         """Bytes on every rank, its tasks one after another."""
-        return self.plan_memory.in_order(self.tasks)
+        return self.plan_memory.in_order(self.tasks, self.represented)
 
     @cached_property
     def least_peaks(self) -> list[float]:
@@ -104,7 +112,8 @@ class TriedPlan:
         """Raise Infeasible when a rank holds more than its device allows, or a host more than it has."""
         if self.plan.uses.limits.tokens_per_rank is None:
             require_peaks(self.plan, self.plan_memory, self.peaks)
-        require_host_memory(self.plan_memory, self.plan_memory.one_by_one(self.tasks), self.tasks)
+        spans = self.plan_memory.one_by_one(self.tasks, self.represented)
+        require_host_memory(self.plan_memory, spans, self.tasks)
 
     @cached_property
     def least_seconds(self) -> float:

@@ -53,7 +53,7 @@ def simulate(
     )
     named = 1 + max((event.ranks[-1] for event in events if event.ranks), default=-1)
     size = max(named, ranks or 0)
-    return Timeline(events, max(ends, default=0.0), size, alike.ranks, alike.groups, alike.group_of)
+    return Timeline(events, max(ends, default=0.0), size, alike.ranks, alike.groups, alike.groups_of)
 
 
 def simulated_end(tasks: TaskTable, price: Price) -> float:

@@ -48,10 +48,10 @@ class TaskSpans:
         return cls(starts, ends, timeline.step_seconds, timeline.ranks, timeline.representative_rank)
 
     @classmethod
-    def one_by_one(cls, count: int, ranks: int) -> "TaskSpans":
+    def one_by_one(cls, count: int, ranks: int, representative_rank: Mapping[int, int]) -> "TaskSpans":
         """Those of so many tasks one after another, each of a second."""
         each = np.arange(count + 1.0)
-        return cls(each[:-1], each[1:], float(count), ranks)
+        return cls(each[:-1], each[1:], float(count), ranks, representative_rank)
 
 
 class OutputBytes(NamedTuple):

@@ -57,7 +57,8 @@ class Timeline:
     ranks: int
     representative_rank: dict[int, int] = field(default_factory=dict)  # rank → the simulated rank that represents it
     representative_group: dict[str, str] = field(default_factory=dict)  # group → the simulated group that represents it
-    group_of: dict[int, str] = field(default_factory=dict)  # rank that was not simulated → its own group
+    # Rank that was not simulated → its own groups, and those that share ranks or items with them
+    groups_of: dict[int, tuple[str, ...]] = field(default_factory=dict)
 
     def representative_of(self, rank: int) -> int:
         """The simulated rank that represents this one: itself, if it was simulated."""

@@ -7,7 +7,7 @@ and events of their own, copied from the group that represents theirs.
 
 import gzip
 import json
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -113,18 +113,17 @@ def expand_groups(traced: TracedStep, ranks: Collection[int]) -> TracedStep:
     timeline = traced.timeline
     if not timeline.representative_group:
         return traced
-    own: dict[str, GroupCopy] = {}  # by group
-    wanted = {timeline.group_of[rank] for rank in ranks if rank in timeline.group_of}
-    for rank, group in timeline.group_of.items():
-        if group in wanted:
-            own.setdefault(group, GroupCopy(group, timeline.representative_group[group])).rank[
-                timeline.representative_rank[rank]
-            ] = rank
-    copies: dict[str, list[GroupCopy]] = {}  # by the simulated group
-    for each in own.values():
-        copies.setdefault(each.simulated, []).append(each)
-    tasks, events = list[Task](), list[TaskEvent]()
     group_of = {task.id: task.group for task in traced.tasks}
+    wanted = dict.fromkeys(timeline.groups_of[rank] for rank in ranks if rank in timeline.groups_of)
+    own = {each: GroupsCopy({timeline.representative_group[name]: name for name in each}, group_of) for each in wanted}
+    for rank, groups in timeline.groups_of.items():
+        if groups in own:
+            own[groups].rank[timeline.representative_rank[rank]] = rank
+    copies: dict[str, list[GroupsCopy]] = {}  # by the simulated group
+    for copy in own.values():
+        for simulated in copy.groups:
+            copies.setdefault(simulated, []).append(copy)
+    tasks, events = list[Task](), list[TaskEvent]()
     for task in traced.tasks:
         tasks += [task, *(each.task(task) for each in copies.get(task.group, ()))]
     for event in timeline.events:
@@ -134,31 +133,33 @@ def expand_groups(traced: TracedStep, ranks: Collection[int]) -> TracedStep:
         step_seconds=timeline.step_seconds,
         ranks=timeline.ranks,
         representative_rank={
-            rank: like for rank, like in timeline.representative_rank.items() if timeline.group_of[rank] not in own
+            rank: like for rank, like in timeline.representative_rank.items() if timeline.groups_of[rank] not in own
         },
         representative_group=rename_representatives(timeline.representative_group, tasks, ranks),
-        group_of={rank: group for rank, group in timeline.group_of.items() if group not in own},
+        groups_of={rank: groups for rank, groups in timeline.groups_of.items() if groups not in own},
     )
     return replace(traced, timeline=whole, tasks=tuple(tasks))
 
 
-class GroupCopy:
-    """A group that was not simulated, as a copy of the one that represents it."""
+class GroupsCopy:
+    """Groups that were not simulated, as copies of those that represent them."""
 
-    def __init__(self, group: str, simulated: str) -> None:
-        self.group, self.simulated = group, simulated
-        self.rank: dict[int, int] = {}  # rank of the simulated group → rank of this group in the same position
+    def __init__(self, groups: Mapping[str, str], group_of: Mapping[str, str]) -> None:
+        self.groups, self.group_of = groups, group_of  # simulated group → its copy; id of a simulated task → its group
+        self.rank: dict[int, int] = {}  # rank of the simulated groups → rank of these groups in the same position
 
     def task(self, of: Task) -> Task:
         after = tuple(self.id(awaited) for awaited in of.after)
-        return of.changed(group=self.group, ranks=self.ranks(of.ranks), peers=self.ranks(of.peers), after=after)
+        return of.changed(
+            group=self.groups[of.group], ranks=self.ranks(of.ranks), peers=self.ranks(of.peers), after=after
+        )
 
     def event(self, of: TaskEvent) -> TaskEvent:
         return of._replace(id=self.id(of.id), ranks=self.ranks(of.ranks), cause=self.id(of.cause))
 
     def id(self, of: str) -> str:
-        head = of.removesuffix(f"/{self.simulated}")
-        return of if head == of else f"{head}/{self.group}"
+        group = self.group_of.get(of, "")
+        return of.removesuffix(group) + self.groups[group] if group in self.groups else of
 
     def ranks(self, of: Ranks) -> Ranks:
         return Ranks(self.rank.get(rank, rank) for rank in of)

@@ -110,6 +110,7 @@ def read_outputs(step: Plan, scored: Score, module: str, item: int) -> ReadOutpu
     if not readers:
         return None
     passes, cell = forward_passes(scored), cell_of(step, module, item)
+    alike = scored.timeline.representative_group
     reading = [
         event
         for name, items in readers.items()
@@ -117,12 +118,13 @@ def read_outputs(step: Plan, scored: Score, module: str, item: int) -> ReadOutpu
         for event in passes[name, cell_of(step, name, reader)]
     ]
     first = min(reading, key=lambda event: event.start)
+    transfer = f"{cell.group}>{first.module}"
     return ReadOutputs(
         tokens=item_outputs(step.uses.models[module], step.uses.items[module][item]),
         readers=readers,
         ready=max(event.end for event in passes[module, cell]),
         needed=first.start,
-        waited_for=(str(cell.micro_batch), f"{cell.group}>{first.module}") in brought_last(scored, first),
+        waited_for=(str(cell.micro_batch), alike.get(transfer, transfer)) in brought_last(scored, first),
     )
 
 

@@ -49,7 +49,7 @@ def plan(request, tmp_path_factory) -> Plan:
 
 
 def scored(plan: Plan, monkeypatch, whole: int) -> Score:
-    monkeypatch.setattr(sys.modules["planner.scoring.score"], "MAX_UNFOLDED_RANKS", whole)
+    monkeypatch.setattr(sys.modules["planner.scoring.step_simulation"], "MAX_UNFOLDED_RANKS", whole)
     return score(plan)
 
 
@@ -87,8 +87,9 @@ def test_every_rank_is_simulated_or_stands_behind_one_that_is(plan, monkeypatch)
     timeline = scored(plan, monkeypatch, 0).timeline
     simulated = {rank for rank in range(plan.size) if rank not in timeline.representative_rank}
     assert {timeline.representative_of(rank) for rank in range(plan.size)} == simulated
-    assert timeline.representative_rank.keys() == timeline.group_of.keys()
-    for rank, group in timeline.group_of.items():
+    assert timeline.representative_rank.keys() == timeline.groups_of.keys()
+    for rank, groups in timeline.groups_of.items():
+        group = next(name for name in groups if name in plan.groups and rank in plan.groups[name].ranks)
         place = plan.groups[group].ranks.index(rank)
         assert timeline.representative_rank[rank] == plan.groups[timeline.representative_group[group]].ranks[place]
     doing = timeline.rank_multiplicity()
