@@ -223,10 +223,12 @@ def test_names_of_any_kind_are_escaped(tmp_path):
 
 
 def drawn(trace, plan):
-    """Slices, arrows and names of a trace, in any order; where several let a collective begin, whichever was named."""
+    """Slices, arrows and names of a trace, in any order; where several let a collective begin, or a pass for which all
+    ranks wait, whichever was named.
+    """
     slices = [r | {"args": {**r["args"]}} for r in records(trace, "X")]
     for slice in slices:
-        if slice["args"]["group"] not in plan.groups:
+        if slice["args"]["group"] not in plan.groups or ">" in slice["args"].get("cause", ""):
             slice["args"].pop("cause", "")
     ends = {r["id"]: [] for r in records(trace, "s")}
     for record in (*records(trace, "s"), *records(trace, "f")):
