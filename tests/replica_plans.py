@@ -1,11 +1,18 @@
 """Plans of replicas that work on items of a few sizes, for what is alike among them."""
 
+from typing import Any
+
+from hypothesis import strategies as st
+
 from planner.plan.plan_file import Group, Layout, Plan, Step
 from planner.specs.base import Ranks, with_fields
 from planner.specs.hardware.cluster import Level
 from tests.plans import decoder, plan_of, stages_of, uses
+from tests.runtime.multi_module_plans import joined, layout
 
 SIZES = (16, 16, 32)
+SAMPLES = ((24, (16,)), (24, (16,)), (40, (16, 24)), (16, ()))  # tokens of a text, and patches of its images
+ENCODERS = ({"dp": 2}, {"tp": 2}, {"pp": 2, "rank_order": "pp-dp"}, {})  # on pairs of ranks; on single ones
 
 
 def replicas(rows: list[list[int]], pp: int = 1, levels: tuple[int, ...] = (), split: tuple[dict, ...] = ()) -> Plan:
@@ -28,3 +35,46 @@ def replicas(rows: list[list[int]], pp: int = 1, levels: tuple[int, ...] = (), s
     cells = tuple({f"r{r}": (row * dp + r,) for r in range(dp)} for row in range(len(rows)))
     layout = Layout(ranks=Ranks(range(size)), pp=pp, dp=2 * dp, stages=stages)
     return plan_of(size, facts, {"llm": layout}, groups, Step(sync="step", micro_batches=cells))
+
+
+def fed_replicas(rows: list[list[int]], llm: dict[str, Any], vit: dict[str, Any], reader: str = "llm") -> Plan:
+    """Replicas of two ranks on each stage, and what encodes their images, on the same ranks. `rows`: of each
+    micro-batch, what each replica's item is among SAMPLES; `vit`: as one of ENCODERS.
+    """
+    pp, replicas, tp = llm.get("pp", 1), len(rows[0]), llm.get("tp", 1)
+    size, each = 2 * pp * replicas, 2 if len(vit.keys() & {"dp", "tp", "pp"}) else 1
+    texts, images, feeds, cells = dict[int, int](), dict[int, int](), dict[int, int](), list[dict[str, dict]]()
+    for row in rows:
+        cells.append({"vit": {}, reader: {}})
+        for replica, (tokens, patches) in enumerate(map(SAMPLES.__getitem__, row)):
+            own = tuple(2 * (stage * replicas + replica) + i for stage in range(pp) for i in (0, 1))
+            cells[-1][reader][own] = (len(texts),)
+            for number, count in enumerate(patches):
+                first = number * each % len(own)
+                group = own[first : first + each]
+                cells[-1]["vit"][group] = (*cells[-1]["vit"].get(group, ()), len(images))
+                feeds[len(images)], images[len(images)] = len(texts), count
+            texts[len(texts)] = tokens
+    layouts = {
+        reader: layout(reader, range(size), **{**llm, "dp": 2 * replicas // tp}),
+        "vit": layout("vit", range(size), **{**vit, "dp": size // (vit.get("tp", 1) * vit.get("pp", 1))}),
+    }
+    return joined(layouts, cells, items={reader: texts, "vit": images}, feeds={f"vit>{reader}": feeds})
+
+
+@st.composite
+def any_fed_replicas(draw: st.DrawFn, readers: tuple[str, ...] = ("llm",)) -> Plan:
+    """Two or three replicas that read images; with as many ranks, layers, states and times as there may be."""
+    replicas, alike = draw(st.integers(2, 3)), draw(st.booleans())
+    row = (
+        st.integers(0, 3).map(lambda one: [one] * replicas)
+        if alike
+        else st.lists(st.sampled_from((0, 0, 1, 2, 3)), min_size=replicas, max_size=replicas)
+    )
+    reader, zero = draw(st.sampled_from(readers)), st.sampled_from((0, 1, 3))
+    llm = {"pp": draw(st.integers(1, 2)), "zero": draw(zero), "tp": 2 if reader != "llm" else draw(st.integers(1, 2))}
+    when = {"ahead": draw(st.sampled_from((0, 1, 9))), "backward": draw(st.sampled_from(("last", "at_once")))}
+    vit = {**draw(st.sampled_from(ENCODERS)), **when, "zero": draw(zero)}
+    plan = fed_replicas(draw(st.lists(row, min_size=1, max_size=4)), llm, vit, reader)
+    trained = with_fields(plan.uses.models["vit"], trained=draw(st.sampled_from(("all", "none"))))
+    return with_fields(plan, uses=with_fields(plan.uses, models={**plan.uses.models, "vit": trained}))

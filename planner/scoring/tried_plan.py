@@ -80,7 +80,7 @@ class TriedPlan:
     @cached_property
     def least_peaks(self) -> list[float]:
         """Bytes on every rank at its peak at least, without its tasks."""
-        return least_peaks(self.plan, self.plan_memory)
+        return least_peaks(self.plan, self.plan_memory, self.represented)
 
     @cached_property
     def peaks(self) -> Sequence[float]:
@@ -118,7 +118,7 @@ class TriedPlan:
     @cached_property
     def least_seconds(self) -> float:
         """Seconds that the step takes at least, without its tasks."""
-        return least_seconds(self.plan, self.pricing)
+        return least_seconds(self.plan, self.pricing, self.represented)
 
     def hidden_offload(self, module: str) -> float:
         """The largest share of the activations of every item of a module whose copies hide."""
@@ -130,11 +130,11 @@ class TriedPlan:
         return simulated_end(self.tasks, self.pricing.with_concurrency(self.tasks))
 
 
-def least_seconds(plan: Plan, pricing: Pricing) -> float:
+def least_seconds(plan: Plan, pricing: Pricing, represented: Mapping[int, int]) -> float:
     """The least seconds of a plan's one step by its passes alone, whose groups have their devices to themselves."""
     (step,), busy = plan.steps, np.zeros(plan.size)
     for name in plan.layouts:
-        draft = StepDraft([module_work(plan, step, name)])
+        draft = StepDraft([module_work(plan, step, name, represented)])
         module = draft.modules[name]
         items = [place for place, c in enumerate(module.cells) if c.items]
         passes = [
@@ -184,13 +184,15 @@ def forward_bytes(holding: PlanMemory, work: ModuleWork) -> ForwardBytes:
     return ForwardBytes(module, *found)
 
 
-def least_peaks(plan: Plan, holding: PlanMemory) -> list[float]:
-    """Bytes that each rank holds at least at its peak, of a plan of one step, by its passes alone."""
+def least_peaks(plan: Plan, holding: PlanMemory, represented: Mapping[int, int]) -> list[float]:
+    """Bytes that each rank holds at least at its peak, of a plan of one step, by its passes alone. `represented`: rank
+    → another that does the same.
+    """
     (step,) = plan.steps
     feeding = {edge.source for edge in plan.edges}
     static = np.array([holding.static_bytes(rank) for rank in range(plan.size)])
     passing, early, kept, waiting = np.zeros((4, plan.size))
-    works = {name: module_work(plan, step, name) for name in plan.layouts}
+    works = {name: module_work(plan, step, name, represented) for name in plan.layouts}
     for name, work in works.items():
         if name in feeding and step.placements:
             continue
@@ -206,7 +208,9 @@ def least_peaks(plan: Plan, holding: PlanMemory) -> list[float]:
                 own = forwards.of(place, plan.size)
                 kept += own
                 early += own * any(item in first for item in c.items)
-    found: list[float] = (static + np.maximum(np.maximum(kept, waiting), early + passing)).tolist()
+    most = np.maximum(np.maximum(kept, waiting), early + passing)
+    most[[*represented]] = most[[*represented.values()]]
+    found: list[float] = (static + most).tolist()
     return found
 
 

@@ -14,5 +14,5 @@ def priced(plan: Plan, degrees: tuple[int, ...] = ()) -> Plan:
     p2p = CollectiveCosts(
         source="analytic", spread=0.1, points=(CollectivePoint(ranks=2, gb_per_s=10.0, latency_us=1.0),)
     )
-    prices = Prices(profile="made up", modules={"llm": costs}, collectives={"p2p": p2p})
+    prices = Prices(profile="made up", modules=dict.fromkeys(plan.layouts, costs), collectives={"p2p": p2p})
     return with_fields(plan, uses=with_fields(plan.uses, degrees=degrees, prices=prices))

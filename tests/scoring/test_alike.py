@@ -1,6 +1,9 @@
 """What a plan is worth does not depend on whether groups that are alike are simulated once, or each."""
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -14,12 +17,14 @@ from planner.plan.plan_file import Plan
 from planner.plan.task import Task
 from planner.plan.tasks.expand import expand
 from planner.scoring.score import Score, score
+from planner.scoring.tried_plan import TriedPlan
 from planner.simulate import simulate
 from planner.specs.base import Ranks, with_fields
 from planner.strategies.static.fixed_layout import fixed_layout
 from planner.strategies.static.layouts_plan import draft_of_layouts
+from tests.examples import examples
 from tests.plans import sharded_plan
-from tests.replica_plans import replicas
+from tests.replica_plans import any_fed_replicas, replicas
 from tests.scoring.priced import priced
 from tests.static_jobs import small_cluster, static_inputs
 
@@ -48,43 +53,75 @@ def plan(request, tmp_path_factory) -> Plan:
     return found
 
 
-def scored(plan: Plan, monkeypatch, whole: int) -> Score:
-    monkeypatch.setattr(sys.modules["planner.scoring.step_simulation"], "MAX_UNFOLDED_RANKS", whole)
-    return score(plan)
+@contextmanager
+def unfolded_up_to(ranks: int) -> Iterator[None]:
+    """With every rank simulated of jobs of up to so many, and of larger ones those alone that others are not like."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys.modules["planner.scoring.step_simulation"], "MAX_UNFOLDED_RANKS", ranks)
+        yield
 
 
-def test_alike_or_each_a_plan_is_worth_the_same(plan, monkeypatch):
-    once, each = (scored(plan, monkeypatch, whole) for whole in (0, plan.size))
-    assert len(once.tasks) < len(each.tasks)
+def scored(plan: Plan, whole: int) -> Score:
+    with unfolded_up_to(whole):
+        return score(plan)
+
+
+def require_worth_the_same(once: Score, each: Score) -> None:
     assert once.step_seconds == each.step_seconds
     assert once.timeline.rank_breakdowns() == each.timeline.rank_breakdowns()
+    assert once.memory == each.memory
+    assert once.bound == each.bound
+
+
+def test_alike_or_each_a_plan_is_worth_the_same(plan):
+    once, each = (scored(plan, whole) for whole in (0, plan.size))
+    assert len(once.tasks) < len(each.tasks)
+    require_worth_the_same(once, each)
     assert once.timeline.breakdown() == each.timeline.breakdown()
     assert once.timeline.busiest_rank() == each.timeline.busiest_rank()
     busy, all_busy = (s.timeline.group_seconds() for s in (once, each))
     assert [busy[key] for key in all_busy if key[1] in plan.groups] == [
         all_busy[key] for key in all_busy if key[1] in plan.groups
     ]
-    assert once.memory == each.memory
-    assert once.bound == each.bound
     assert step_seconds_by_kind(once.timeline) == pytest.approx(step_seconds_by_kind(each.timeline))
 
 
 @pytest.mark.parametrize("rows", [[[(0, 2)]], [[(0, 4), (4, 1)], [(0, 4)]], [[(2, 2), (4, 2)], [(6, 1)]]])
-def test_idle_ranks_once_or_each_a_plan_is_worth_the_same(rows, monkeypatch):
+def test_idle_ranks_once_or_each_a_plan_is_worth_the_same(rows):
     """Ranks in no group of a step under ZeRO-3, which joins all of them in every micro-batch."""
     plan = priced(sharded_plan(16, rows))
     assert not violations(plan)
-    once, each = (scored(plan, monkeypatch, whole) for whole in (0, plan.size))
+    once, each = (scored(plan, whole) for whole in (0, plan.size))
     assert len(once.tasks) < len(each.tasks)
-    assert once.step_seconds == each.step_seconds
-    assert once.timeline.rank_breakdowns() == each.timeline.rank_breakdowns()
+    require_worth_the_same(once, each)
     assert once.timeline.group_seconds() == each.timeline.group_seconds()
-    assert once.memory == each.memory
-    assert once.bound == each.bound
 
 
-def test_every_rank_is_simulated_or_stands_behind_one_that_is(plan, monkeypatch):
-    timeline = scored(plan, monkeypatch, 0).timeline
+@examples(40)
+@given(any_fed_replicas())
+def test_replicas_that_read_images_are_worth_the_same_once_or_each(plan):
+    plan = priced(plan)
+    once, each = (scored(plan, whole) for whole in (0, plan.size))
+    assert (len(once.tasks) < len(each.tasks)) == bool(identical_groups(plan, 0).groups)
+    require_worth_the_same(once, each)
+    assert once.timeline.module_seconds() == each.timeline.module_seconds()
+
+
+@examples(40)
+@given(any_fed_replicas())
+def test_a_search_finds_the_same_of_replicas_once_or_each(plan):
+    """What fits and what does not, on every rank, and how long the step takes."""
+    found = []
+    for whole in (0, plan.size):
+        with unfolded_up_to(whole):
+            tried = TriedPlan(priced(plan))
+            tried.require_memory()
+            found.append((tried.memory.peaks, tried.least_peaks, tried.least_seconds, tried.step_seconds()))
+    assert found[0] == found[1]
+
+
+def test_every_rank_is_simulated_or_stands_behind_one_that_is(plan):
+    timeline = scored(plan, 0).timeline
     simulated = {rank for rank in range(plan.size) if rank not in timeline.representative_rank}
     assert {timeline.representative_of(rank) for rank in range(plan.size)} == simulated
     assert timeline.representative_rank.keys() == timeline.groups_of.keys()
@@ -96,8 +133,8 @@ def test_every_rank_is_simulated_or_stands_behind_one_that_is(plan, monkeypatch)
     assert sum(doing(Ranks((rank,))) for rank in range(plan.size)) == plan.size
 
 
-def test_the_fullest_rank_is_that_of_all(plan, monkeypatch):
-    whole, few = (scored(plan, monkeypatch, most) for most in (plan.size, 0))
+def test_the_fullest_rank_is_that_of_all(plan):
+    whole, few = (scored(plan, most) for most in (plan.size, 0))
     assert few.fullest_rank == whole.fullest_rank == whole.memory.peaks.index(max(whole.memory.peaks))
     assert few.peak_bytes == whole.peak_bytes
 
@@ -112,10 +149,22 @@ def test_any_prices_give_all_ranks_the_same_times(rows, pp, zero, chance):
     """Prices that look at sizes, layers and phase alone; of replicas, some are alike and some are not."""
     plan = replicas(rows, pp)
     plan = with_fields(plan, layouts={"llm": with_fields(plan.layouts["llm"], zero=zero)})
+    require_the_same_times(plan, chance)
+
+
+@examples(100)
+@given(any_fed_replicas(("llm", "seer", "late")), st.randoms(use_true_random=False))
+def test_any_prices_give_replicas_that_read_images_the_same_times(plan, chance):
+    """Of the tokens, or by cross attention: in each of two stages, or in one of them alone."""
+    assert not violations(plan)
+    require_the_same_times(plan, chance)
+
+
+def require_the_same_times(plan: Plan, chance: Random) -> None:
     costs: dict[tuple, Cost] = {}
 
     def price(task: Task) -> Cost:
-        key = task.phase, task.of, task.layers, task.sizes, task.micro_batch is None
+        key = task.module, task.phase, task.of, task.layers, task.sizes, task.micro_batch is None
         return costs.setdefault(key, Cost(chance.randint(0, 8) / 8, "measured", 0.0, chance.randint(0, 2) / 16))
 
     others = identical_groups(plan, 0)

@@ -16,9 +16,10 @@ from planner.simulate import TaskEvent, Timeline, TracedStep, build_trace, simul
 from planner.simulate.trace_records import CHROME_COLOURS, GroupColours, letters
 from planner.simulate.trace_writer import trace_json
 from planner.specs.base import Ranks, with_fields
+from tests.examples import examples
 from tests.plan.schedules.made import ordered_plan
 from tests.plans import encoder_plan, sharded_plan, staged_plan
-from tests.replica_plans import replicas
+from tests.replica_plans import any_fed_replicas, replicas
 from tests.task_programs import memory_of, programs, task
 
 
@@ -222,10 +223,12 @@ def test_names_of_any_kind_are_escaped(tmp_path):
 
 
 def drawn(trace, plan):
-    """Slices, arrows and names of a trace, in any order; where several let a collective begin, whichever was named."""
+    """Slices, arrows and names of a trace, in any order; where several let a collective begin, or a pass for which all
+    ranks wait, whichever was named.
+    """
     slices = [r | {"args": {**r["args"]}} for r in records(trace, "X")]
     for slice in slices:
-        if slice["args"]["group"] not in plan.groups:
+        if slice["args"]["group"] not in plan.groups or ">" in slice["args"].get("cause", ""):
             slice["args"].pop("cause", "")
     ends = {r["id"]: [] for r in records(trace, "s")}
     for record in (*records(trace, "s"), *records(trace, "f")):
@@ -244,10 +247,20 @@ def drawn(trace, plan):
 def test_asked_for_ranks_are_drawn_as_if_all_had_been_simulated(choices, pp, zero, ranks, chance):
     plan = replicas(choices, pp)
     plan = with_fields(plan, layouts={"llm": with_fields(plan.layouts["llm"], zero=zero)})
+    require_drawn_as_if_all_had_been_simulated(plan, ranks, chance)
+
+
+@examples(40)
+@given(any_fed_replicas(), st.sets(st.integers(0, 11), min_size=1), st.randoms(use_true_random=False))
+def test_replicas_with_their_encoders_are_drawn_as_if_all_had_been_simulated(plan, ranks, chance):
+    require_drawn_as_if_all_had_been_simulated(plan, ranks, chance)
+
+
+def require_drawn_as_if_all_had_been_simulated(plan, ranks, chance):
     costs: dict[tuple, Cost] = {}
 
     def price(task):
-        key = task.phase, task.of, task.layers, task.sizes, task.micro_batch is None
+        key = task.module, task.phase, task.of, task.layers, task.sizes, task.micro_batch is None
         return costs.setdefault(key, Cost(chance.randint(1, 8) / 1024, "measured", 0.0))
 
     def trace(others):

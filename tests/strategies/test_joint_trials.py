@@ -65,7 +65,7 @@ def test_ranks_hold_no_less_than_is_known_before_tasks_are_made(tried):
     exact = 0
     for each in tried[1]:
         own = TriedPlan(each.plan)
-        least, peaks = np.array(least_peaks(each.plan, own.plan_memory)), np.array(own.memory.peaks)
+        least, peaks = np.array(least_peaks(each.plan, own.plan_memory, {})), np.array(own.memory.peaks)
         assert (least <= peaks * (1.0 + 1e-12)).all()
         exact += least.max() >= peaks.max() * (1.0 - 1e-9)
     assert exact > len(tried[1]) / 4

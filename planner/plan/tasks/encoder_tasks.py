@@ -111,7 +111,7 @@ class EncoderInsertion:
                 self.line.insert_directly_after(unplaced, gradients | {*forward})
             else:
                 behind = max(self.order.behind(gradients), *self.line.positions_after(gradients))
-                self.line.insert_before(unplaced, behind)
+                self.line.insert_first(unplaced, behind)
 
     def forward_tasks(self, unit: TaskUnit, placed: Sequence[ResolvedPlacement]) -> list[int]:
         """Return a unit's forward over all stages, split where a placement names part of its layers, then the sends,

@@ -99,7 +99,7 @@ class NominalOrder:
         start; at most that position.
         """
         now = self.starts[position] if position < len(self.starts) else inf
-        found = [position]
+        found = [int(np.searchsorted(self.starts, now))]
         for rank in self.alike.among(ranks):
             own = self.passes_of(rank)
             at = int(np.searchsorted(self.ends[own], now, side="right"))  # behind those that have ended by then

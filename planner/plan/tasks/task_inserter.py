@@ -22,6 +22,7 @@ class TaskInserter:
         # Position → tasks; the length of the order: at its end
         self.inserted_before: dict[int, list[int]] = defaultdict(list)
         self.inserted_at: dict[int, int] = {}  # inserted task → position
+        self.ahead: dict[int, int] = defaultdict(int)  # position → how many tasks were inserted there first of all
 
     def commit(self) -> None:
         """Merge what was inserted into the order: positions count it from now on."""
@@ -39,6 +40,13 @@ class TaskInserter:
     def insert_after(self, tasks: Sequence[int], position: int) -> None:
         """Insert tasks at the position before earlier insertions there: directly after the preceding task."""
         self.inserted_before[position][:0] = tasks
+        self.inserted_at.update(dict.fromkeys(tasks, position))
+
+    def insert_first(self, tasks: Sequence[int], position: int) -> None:
+        """Insert tasks before the position and all that others insert there, behind what was inserted so earlier."""
+        first = self.ahead[position]
+        self.inserted_before[position][first:first] = tasks
+        self.ahead[position] += len(tasks)
         self.inserted_at.update(dict.fromkeys(tasks, position))
 
     def insert_late(self, tasks: Sequence[int], followers: Iterable[int], behind: Collection[int]) -> None:
