@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: two test workers on two cores, matrices small
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # a world of one rank has a thread for each core: idle ones sleep
 
 import torch
 

@@ -18,6 +18,7 @@ from planner.scoring import false_statements, plan_space_seconds, score, with_bo
 from planner.specs.base import with_fields
 from planner.strategies import parallel_search
 from planner.strategies.one_module.simulated_layouts import simulate_layout
+from tests.examples import thorough
 from tests.static_jobs import small_cluster, static_inputs
 
 VARIED = [300, 9000, 512, 700, 4096, 1000, 2048, 600, 333, 8192, 64, 1500, 2500, 700, 128, 4000]
@@ -60,7 +61,7 @@ def test_no_layout_is_quicker_than_its_bound(tmp_path, model, ranks, sizes, fixe
     screened, (least, needed) = screen(problem, found), layout_bounds(problem, found)
     assert (needed[screened.fits(problem)] <= problem.allowed).all()
     tried = 0
-    for place in random.Random(model + fixed).sample(range(len(least)), min(len(least), 60)):
+    for place in random.Random(model + fixed).sample(range(len(least)), min(len(least), 60 if thorough() else 30)):
         layout = layout_at(problem.trained, screened.layouts, int(place))
         if layout.pp * layout.vpp * len(sizes) > MOST_PASSES * layout.dp * layout.replica * layout.micro_batch:
             continue

@@ -76,7 +76,6 @@ def plan_of_case(place, what):
 ALONE = ("colocated", "the projector alone")
 OFTEN = [  # each of what is trained, whole or in shards, in one pass back or two; the others in the soak
     ALONE,
-    ("zero 3", "a frozen llm"),
     ("stages", "the projector and the llm"),
     ("stages, zero 3", "the projector alone"),
     ("apart", "a frozen encoder"),

@@ -24,7 +24,7 @@ def results(request):
     return run_all(4, {name: PLANS[name] for name in asked_for(request, "name")})
 
 
-@pytest.mark.parametrize("name", soaked(PLANS, ("gpipe, dp", "pp first", "zero 3")))  # the others in the soak
+@pytest.mark.parametrize("name", soaked(PLANS, ["pp first"]))  # the soak has all, and the pairs most
 def test_loss_and_gradients_are_those_of_one_process(results, name):
     verified = results[name].verify
     assert verified.steps == 1

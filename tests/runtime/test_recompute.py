@@ -35,7 +35,7 @@ PLANS = {
 
 COMPARED = ("none", "selective", "ranges")  # by what their backwards send
 SENT = (*(("zero 3", how) for how in COMPARED), ("tensor parallel", "none"), ("tensor parallel", "selective"))
-OFTEN = (*SENT, ("experts", "full"), ("experts, tensor parallel", "parts"))  # the others in the soak
+OFTEN = (*SENT, ("experts, tensor parallel", "parts"))  # the others in the soak
 
 
 @pytest.fixture(scope="module")

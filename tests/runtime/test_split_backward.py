@@ -52,7 +52,7 @@ FORWARD = {"forward_only": spread(4, **meshed(STAGED), zero=1, order="forward_on
 
 
 RECORDED = ("zero 3, late", "zero 3, mixed", "mixed", "zb_h1")
-OFTEN = (*RECORDED, "chunks", "one stage", "experts")  # the others in the soak
+OFTEN = (*RECORDED, "chunks", "one stage")  # the others in the soak
 
 
 @pytest.fixture(scope="module")

@@ -119,7 +119,7 @@ def results(request, tmp_path_factory):
     return launch(trained_here, SIZE, {name: PLANS[name] for name in asked}, options)[0], metrics
 
 
-OFTEN = ("zero 3", "pp, zero 3", "tied ends", "experts with biases")
+OFTEN = ("pp, zero 3", "tied ends", "experts with biases")
 every = pytest.mark.parametrize("name", soaked(PLANS, OFTEN))
 
 

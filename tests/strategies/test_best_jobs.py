@@ -67,7 +67,7 @@ def test_of_one_model_on_eight_nodes_with_nothing_else_said(tmp_path):
 def test_sequences_that_replicas_do_not_divide_go_where_the_framework_can_launch_them(tmp_path):
     """128 sequences on 24 ranks: one a rank would be quicker, and replicas of Megatron have as many sequences each."""
     cluster = small_cluster(tmp_path, "h100-80gb", 24)
-    job = static_job(tmp_path, "llama-3-8b", cluster, (8192,) * 128, "", "")
+    job = static_job(tmp_path, "llama-3-8b", cluster, (8192,) * 128, "", "recompute: none")
     inputs = load_job(for_software(job, "megatron"), replace(QUICK, within=0.0))
     best = best_of(inputs)
     (layout,) = best.layouts.values()

@@ -62,6 +62,6 @@ def test_what_no_plan_can_have_is_refused_before_anything_is_assigned(tmp_path, 
 
 @pytest.mark.slow
 def test_seven_ranks_have_a_plan(tmp_path):
-    path = for_software(job(tmp_path, "llama-3-8b", 7, "", "parallel_search"), "megatron")
-    (layout,) = pipeline.solve(path).plan.layouts.values()
+    path = for_software(job(tmp_path, "llama-3-8b", 7, "recompute: none, zero: 1", "parallel_search"), "megatron")
+    (layout,) = pipeline.solve(path, JobOptions(effort=1)).plan.layouts.values()
     assert 32 % (layout.dp * layout.replica * layout.micro_batch) == 0

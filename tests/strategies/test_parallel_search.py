@@ -50,10 +50,10 @@ def made(tmp_path):
 
 @pytest.mark.slow
 def test_ranks_that_divide_badly_are_left_out(made):
-    """On 10 ranks tp, cp, pp and dp are 1, 2, 5 or 10, and replicas divide 16 samples: 8 of them are quicker. What is
+    """On 10 ranks tp and dp are 1, 2, 5 or 10, and replicas divide 16 samples: 8 of them are quicker. What is
     printed goes back in, and the bound is found again from the plan.
     """
-    sizes, few = (4096,) * 16, "recompute: none, zero: 1, vpp: 1, cp: 1"
+    sizes, few = (4096,) * 16, "recompute: none, zero: 1, pp: 1, cp: 1"
     ten, eight, fixed = (
         parallel_search.plan(made(ranks, sizes, f"{few}{more}"), None)
         for ranks, more in ((10, ""), (8, ""), (10, ", ranks: 0-7"))
@@ -193,15 +193,15 @@ def test_what_is_fixed_is_kept(made):
 @pytest.mark.every(2)
 def test_what_a_job_says_of_states_is_fixed_wherever_it_says_it(made, words):
     """Under `layout` as under `fix.layouts`: the same plan, which says it, and never one that beats a free search's."""
-    here = parallel_search.plan(made(fixed="tp: 2", kept=words), None)
-    there = parallel_search.plan(made(fixed=f"tp: 2, {words}"), None)
+    here = parallel_search.plan(made(fixed="tp: 2, pp: 1", kept=words), None)
+    there = parallel_search.plan(made(fixed=f"tp: 2, pp: 1, {words}"), None)
     assert with_fields(here, uses=with_fields(here.uses, sources={})) == with_fields(
         there, uses=with_fields(there.uses, sources={})
     )
     (layout,) = here.layouts.values()
     kept = dict(word.split(": ") for word in words.split(", "))
     assert {name: str(getattr(layout, name)) for name in kept} == kept
-    free = parallel_search.plan(made(fixed="tp: 2"), None)
+    free = parallel_search.plan(made(fixed="tp: 2, pp: 1"), None)
     assert free.outcome.quickest.value <= here.outcome.quickest.value * (1 + 1e-9)
 
 

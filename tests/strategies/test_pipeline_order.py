@@ -21,6 +21,7 @@ from tests.static_jobs import small_cluster, static_inputs
 
 VARIED = (4096, 512, 3000, 700, 700, 256, 3500, 2048, 1024, 2048)
 FIXED = "pp: 4, micro_batch: 1"
+ONE_LAYOUT = "pp: 2, micro_batch: 1, vpp: 1, recompute: none"  # but for the division of its layers
 
 
 def inputs_in(folder, fixed=FIXED, sizes=VARIED, ranks=4, model="llama-3-8b", kept=""):
@@ -54,9 +55,9 @@ def solved(inputs):
     ("fixed", "sizes", "ranks"),
     [
         pytest.param(FIXED, VARIED, 8, marks=pytest.mark.soak),
-        (FIXED, (4096,) * 8, 4),
-        ("pp: 2, micro_batch: 1, cp: 1", VARIED, 8),
-        ("pp: 2, micro_batch: 1, zero: 3", (4096,) * 8, 4),
+        pytest.param(FIXED, (4096,) * 8, 4, marks=pytest.mark.soak),
+        (f"{ONE_LAYOUT}, tp: 2, zero: 1", VARIED, 8),
+        (f"{ONE_LAYOUT}, tp: 1, zero: 3", (4096,) * 8, 4),
     ],
 )
 def test_no_order_made_by_hand_is_better(made, fixed, sizes, ranks):
@@ -77,7 +78,7 @@ def test_no_order_made_by_hand_is_better(made, fixed, sizes, ranks):
 
 @pytest.mark.slow
 def test_an_order_is_written_out_and_its_bound_is_over_orders(made):
-    plan = solved(made("pp: 4, micro_batch: 1, recompute: full"))
+    plan = solved(made("pp: 4, vpp: 1, micro_batch: 1, recompute: full"))
     lines = plan.steps[0].order["llm"]
     assert [sorted(line.split()) for line in lines] == [sorted([f"{p}{k}" for p in "FB" for k in range(10)])] * 4
     assert plan.outcome.bound_by == "order"
@@ -89,7 +90,7 @@ def test_an_order_is_written_out_and_its_bound_is_over_orders(made):
 
 @pytest.mark.slow
 def test_unlike_rows_come_in_another_sequence_which_no_order_of_the_first_can_match(made):
-    inputs = made("pp: 4, micro_batch: 1", (256, 4096, 512, 3000, 700, 3500, 300, 2048), 4)
+    inputs = made(f"{FIXED}, vpp: 1, recompute: none", (256, 4096, 512, 3000, 700, 3500, 300, 2048), 4)
     plan = solved(inputs)
     base = parallel_search.plan(pipeline_order.inputs_for_base(inputs), None)
     assert plan.steps[0].micro_batches != base.steps[0].micro_batches

@@ -75,7 +75,7 @@ def test_layouts_as_screens_show_them_change_nothing(placed, name):
         ("all ranks", ["llm.recompute=norm,attention"], {"llm": "tp: 2, recompute: [norm, attention]"}),
     ],
 )  # fmt: skip
-@pytest.mark.every(2)
+@pytest.mark.every(3)
 def test_a_change_costs_what_the_changed_job_gives(placed, tmp_path, name, words, other):
     answer = asked(placed(name), *words)
     wanted = solved(tmp_path, PLACEMENTS[name] | other)
