@@ -2,17 +2,17 @@
 
 encoder_first_stage  encoders on the first of even stages (Megatron-LM)
 rebalanced_stages    the same, layers moved from the first stage until it is level with the others
-balanced_stages      layers of encoders and LLM over stages, the fullest of which has least, exactly; best vpp
+balanced_stages      encoders on all stages: the chain of all layers in chunks, the longest as short as can be; best vpp
 
 These have the LLM's tp and data parallelism, and the ranks, stages and vpp that they need, whatever the job fixes of
-those. `balanced_stages` is the baseline that Optimus calls balanced (arXiv 2408.03505) but for two things. There one
-chain of all layers is cut into pp · vpp chunks; here encoder and LLM are pipelines of their own on the same ranks,
-whose sums are level: no chunk has layers of both, which leaves fewer of them uneven. And there forwards and backwards
-of encoders alternate with the LLM's; here all forwards are before it and all backwards behind, which fills and drains a
-pipeline once more.
+those. `balanced_stages` is the baseline that Optimus calls balanced (arXiv 2408.03505) but for two things. There any
+pp · vpp cuts of the chain are chunks; here a round over all ranks is of one module, of an encoder one and of the LLM as
+many as are best: with vpp as it is fixed there the cuts are far less level (of 48 + 96 layers in 96 chunks the longest
+has two of the LLM's). And there passes of encoders alternate with the LLM's; here all their forwards are before it and
+all backwards behind, which fills and drains a pipeline once more, some 3 % of a step of 16 micro-batches and 8 stages.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,8 +21,9 @@ from planner.plan.plan_file import Alternative, Layout, Plan
 from planner.specs.base import Layers, Ranks, with_fields
 from planner.specs.inputs import Inputs
 from planner.specs.parallelism import Parallelism, decided_fields
+from planner.specs.workload.items import Size
 from planner.strategies.assignment import micro_batch_count
-from planner.strategies.bubbles.level_division import Layered, level_division
+from planner.strategies.bubbles.chain_parts import level_parts
 from planner.strategies.modality.baseline_trial import Layouts, best_trial
 from planner.strategies.modality.baselines import even_where_slower
 from planner.strategies.modality.first_stage_baselines import encoder_first_stage
@@ -31,18 +32,18 @@ from planner.strategies.modality.joint_candidates import JointSpace
 from planner.strategies.modality.joint_search import JointTrials
 from planner.strategies.modality.level_stages import (
     batch_pricing,
-    chunks_of_counts,
     layer_seconds,
-    level_counts,
-    with_layers,
+    with_chunks,
     with_level_stages,
 )
 from planner.strategies.static.tried_layouts import TriedLayouts
 
 # Fields that baselines keep where the job fixes them: what a module computes and holds, not where it is.
-KEPT = ("tp", "cp", "ulysses", "sequence_parallel", "zero", "recompute", "offload", "optimizer_offload", "dtype")
-KEPT += ("gradients", "overlap", "features")
-# Of the LLM that is found, as far as the job leaves it open
+KEPT = (
+    *("tp", "cp", "ulysses", "sequence_parallel", "overlap", "dtype", "gradients", "zero"),
+    *("recompute", "offload", "optimizer_offload", "features"),
+)
+# And those of the LLM that are as the plan has them
 MESH = ("tp", "cp", "ulysses", "pp", "vpp", "ep", "etp", "dp", "replica", "rank_order", "zero", "micro_batch", "ranks")
 
 
@@ -59,7 +60,7 @@ def bubble_baselines(inputs: Inputs, layouts: Layouts) -> list[TriedLayouts]:
     changes: dict[str, Callable[[Layouts], Layouts]] = {
         "encoder_first_stage": lambda first: first,
         "rebalanced_stages": lambda first: with_level_stages(trials.inputs, first),
-        "balanced_stages": lambda first: with_balanced_stages(trials, first),
+        "balanced_stages": lambda first: with_balanced_stages(trials.inputs, first),
     }
     return even_where_slower(
         {name: best_trial(trials, name, map(change, encoder_first_stage(space))) for name, change in changes.items()}
@@ -81,59 +82,36 @@ def with_fixed(inputs: Inputs, layouts: dict[str, Parallelism]) -> Inputs:
     return replace(inputs, job=with_fields(inputs.job, fix=with_fields(inputs.job.fix, layouts=layouts)))
 
 
-def with_balanced_stages(trials: JointTrials, first: Layouts) -> Layouts:
-    """The layouts, whose encoders are on the first stage, with layers of encoders on as many first stages as level the
-    ranks best, of equals the fewest; in the chunks of the LLM with which the step is estimated to take least.
+def with_balanced_stages(inputs: Inputs, first: Layouts) -> Layouts:
+    """The layouts, whose encoders are on the first stage, with layers of encoders on all stages, and the LLM's in the
+    chunks with which its rounds through the pipeline are estimated to take least.
     """
-    inputs, llm = trials.inputs, first[trials.inputs.module]
-    if llm.pp == 1:
-        return first
-    divided = min(
-        (stages_divided(inputs, first, stages) for stages in range(1, llm.pp + 1) if llm.pp % stages == 0),
-        key=lambda each: each[0],
-    )
-    _, encoders, counts = divided
-    fewest = min(counts)
-    chunks = {fewest // parts for parts in range(1, fewest + 1)}
-    every = [{**first, **encoders, inputs.module: with_layers(llm, counts, vpp)} for vpp in sorted(chunks)]
-    return min(every, key=trials.estimate)
-
-
-def stages_divided(
-    inputs: Inputs, first: Layouts, stages: int
-) -> tuple[float, Layouts, tuple[int, ...]]:
-    """Seconds of the fullest rank where encoders are on so many first stages, their layouts there, and the LLM's layers
-    on each stage: the largest encoder with it, others beside them, each level by itself.
-    """
-    batch, llm, pricing = inputs.batches[0], first[inputs.module], batch_pricing(inputs, first)
+    llm, batch, pricing = first[inputs.module], inputs.batches[0], batch_pricing(inputs, first)
     passes = micro_batch_count(llm, len(batch.items))
-    seconds = {
-        name: layer_seconds(pricing, name, sizes, passes)
-        for name, sizes in ({inputs.module: batch.items} | batch.streams).items()
-    }
-    beside = [0.0] * llm.pp
-    beside[-1] += seconds[inputs.module][1]
-    layers = {name: pricing.models[name].layers for name in seconds}
-    rising = sorted(batch.streams, key=lambda name: layers[name] * seconds[name][0])
-    counts: dict[str, tuple[int, ...]] = {}
-    for name in rising:
-        beside[stages - 1] += seconds[name][1]
-        if name != rising[-1]:
-            counts[name] = level_counts(layers[name], seconds[name][0], [0.0] * stages)
-            beside[:stages] = (each + seconds[name][0] * more for each, more in zip(beside, counts[name], strict=False))
-    both = [Layered(layers[name], seconds[name][0], parts) for name, parts in ((rising[-1], stages), (inputs.module, llm.pp))]
-    found = level_division(*both, beside)
-    counts[rising[-1]] = found.encoder
-    ranks = Ranks(sorted(rank for stage in range(stages) for rank in stage_ranks(llm, stage)))
-    placed = {
-        name: with_fields(
-            first[name],
-            ranks=ranks,
-            pp=stages,
-            stages=chunks_of_counts(each, 1) if stages > 1 else (),
-            ahead=passes,
-            backward="last",
-        )
-        for name, each in counts.items()
-    }
-    return found.seconds, placed, found.llm
+
+    def seconds(name: str, sizes: Mapping[int, Size]) -> list[float]:
+        inner, end = layer_seconds(pricing, name, sizes, passes)
+        return [inner] * (pricing.models[name].layers - 1) + [inner + end]
+
+    layouts, layers = {**first}, seconds(inputs.module, batch.items)
+    if llm.pp > 1:
+        every = [level_parts(layers, llm.pp * vpp) for vpp in range(1, len(layers) // llm.pp + 1)]
+        chunks = min(every, key=lambda each: rounds_seconds(layers, each, llm.pp, passes))
+        layouts[inputs.module] = with_chunks(llm, chunks)
+    for name, sizes in batch.streams.items():
+        module = pricing.models[name]
+        stages = 1 if module.unpipelined_reason else min(llm.pp, module.layers)
+        placed: dict[str, Any] = {"pp": stages, "rank_order": llm.rank_order, "ahead": passes, "backward": "last"}
+        placed["stages"] = level_parts(seconds(name, sizes), stages) if stages > 1 else ()
+        ranks = Ranks(sorted(rank for stage in range(stages) for rank in stage_ranks(llm, stage)))
+        layouts[name] = with_fields(first[name], ranks=ranks, **placed)
+    return layouts
+
+
+def rounds_seconds(layers: Sequence[float], chunks: Sequence[Layers], stages: int, passes: int) -> float:
+    """Seconds of so many passes through a pipeline's chunks, each round of which takes as long as its longest chunk,
+    and of filling and draining it; `layers`: of all passes.
+    """
+    taken = [sum(layers[layer] for layer in chunk) for chunk in chunks]
+    rounds = [max(taken[first : first + stages]) for first in range(0, len(taken), stages)]
+    return sum(rounds) + (stages - 1) * max(taken) / passes

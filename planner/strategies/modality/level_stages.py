@@ -51,13 +51,14 @@ def with_level_stages(inputs: Inputs, layouts: Mapping[str, Layout]) -> dict[str
         if {*layouts[name].ranks} <= first:
             beside[0] += passes_seconds(pricing, name, Layers(range(pricing.models[name].layers)), sizes, passes)
     counts = level_counts(layers, inner, beside)
-    return {**layouts, inputs.module: with_layers(llm, counts, min(llm.vpp, *counts))}
+    return {**layouts, inputs.module: with_chunks(llm, chunks_of_counts(counts, min(llm.vpp, *counts)))}
 
 
-def with_layers(llm: Layout, counts: Sequence[int], vpp: int) -> Layout:
-    """The layout with so many layers on the ranks of each stage, in so many chunks."""
+def with_chunks(llm: Layout, chunks: tuple[Layers, ...]) -> Layout:
+    """The layout with these layers in its stages' chunks."""
+    vpp = len(chunks) // llm.pp
     schedule = "interleaved" if vpp > 1 else "1f1b" if llm.vpp > 1 else llm.schedule
-    return with_fields(llm, vpp=vpp, stages=chunks_of_counts(counts, vpp), schedule=schedule)
+    return with_fields(llm, vpp=vpp, stages=chunks, schedule=schedule)
 
 
 def layer_seconds(pricing: Pricing, name: str, sizes: Mapping[int, Size], passes: int) -> tuple[float, float]:
@@ -65,7 +66,8 @@ def layer_seconds(pricing: Pricing, name: str, sizes: Mapping[int, Size], passes
     projector.
     """
     layers = pricing.models[name].layers
-    inner = passes_seconds(pricing, name, Layers(range(layers - 1)), sizes, passes) / (layers - 1)
+    before = passes_seconds(pricing, name, Layers(range(layers - 1)), sizes, passes) if layers > 1 else 0.0
+    inner = before / max(1, layers - 1)
     return inner, passes_seconds(pricing, name, Layers((layers - 1,)), sizes, passes) - inner
 
 
