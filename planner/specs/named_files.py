@@ -148,17 +148,17 @@ def complete_software(path: Path, before: int = 0) -> Software:
         message = f"more than {MOST_LIKE} software files are each like the next one, or like themselves"
         raise InputError(message, where=where, fix="like: one that is like no other")
     other = complete_software(library.find_file(own.like, Software, path.parent, where), before + 1)
-    said, _ = files.load_yaml(files.read_text(path), str(path))
-    return with_fields(with_said(other, own, said), like="")
+    given, _ = files.load_yaml(files.read_text(path), str(path))
+    return with_fields(overlaid(other, own, given), like="")
 
 
-def with_said(whole: S, own: S, said: Mapping[str, Any]) -> S:
+def overlaid(whole: S, own: S, given: Mapping[str, Any]) -> S:
     """A spec with those values of another that its file says, key by key."""
-    values = {key: getattr(own, key) for key in said}
+    values = {key: getattr(own, key) for key in given}
     for key, value in values.items():
         before = getattr(whole, key)
         if isinstance(value, Spec):
-            values[key] = with_said(before, value, said[key])
+            values[key] = overlaid(before, value, given[key])
         elif isinstance(value, dict):
             values[key] = {**before, **value}
     return with_fields(whole, **values)
