@@ -9,9 +9,12 @@ from hypothesis import strategies as st
 from planner.plan.legal.plan_laws import require_legal
 from planner.plan.mesh.rank_mesh import stage_ranks
 from planner.scoring import with_score
+from planner.specs.inputs import JobOptions, load_job
 from planner.strategies.bubbles import baseline_alternatives
-from planner.strategies.bubbles.bubble_baselines import bubble_baselines
+from planner.strategies.bubbles.bubble_baselines import bubble_baselines, fixing_of_baselines
 from planner.strategies.bubbles.chain_parts import level_parts
+from planner.strategies.modality.first_stage_baselines import encoder_first_stage
+from planner.strategies.modality.joint_candidates import JointSpace
 from planner.strategies.static import plan_of_layouts
 from planner.strategies.static.placement import placed_layouts
 from tests.examples import examples
@@ -89,3 +92,10 @@ def test_without_a_pipeline_all_have_the_encoder_on_every_rank(tmp_path):
     inputs = seeing_job(tmp_path, ranks=2, fixed="llm: {tp: 2}, vit: {tp: 2}", rows=ROWS, images=IMAGES)
     trials = bubble_baselines(inputs, placed_layouts(inputs, True))
     assert all(each.plan and [*each.layouts["vit"].ranks] == [0, 1] for each in trials)
+
+
+def test_a_large_encoder_beside_a_small_one_may_have_more_than_half_of_their_memory():
+    inputs = load_job("optimus-vit22b-gpt175b-h100x3072-two-encoders", JobOptions())
+    llm = placed_layouts(inputs, True)["llm"]
+    layouts = next(encoder_first_stage(JointSpace(fixing_of_baselines(inputs, llm))))
+    assert layouts["llm"] == llm and layouts["vision_22b"].ranks == layouts["vision_11b"].ranks == stage_ranks(llm, 0)
