@@ -17,6 +17,7 @@ from planner.specs.framework.timing_coefficients import TimingCoefficients, with
 from planner.specs.hardware.device_rates import DeviceRates
 from planner.specs.hardware.profile import Device, Profile
 from planner.specs.model import Model
+from planner.specs.named_files import read_software
 
 NODE_LATENCY_US = 3.0  # latency of a hop within and between nodes: NCCL's smallest messages, rounded up
 NETWORK_LATENCY_US = 8.0
@@ -34,7 +35,7 @@ def device_profile(name: str) -> Profile:
 @lru_cache(maxsize=64)
 def framework_software(name: str) -> Software:
     """A framework's coefficients. Raises InputError."""
-    return library.read_named(name, Software)[0]
+    return read_software(name)[0]
 
 
 @lru_cache(maxsize=64)

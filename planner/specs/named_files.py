@@ -4,16 +4,18 @@ A cluster's file says ranks and levels, or nodes, GPUs and adapters, which are e
 for each kind of rank, the profile measured here, else the shipped one. A profile that the job names applies to the
 ranks that it was made on: with one kind of rank to that one; with several to those whose device has the facts that the
 profile states, and the others are priced as by `auto`. Profiles of several kinds of ranks are merged into one. The
-software `any` is the generic framework with every knob, for what nothing need launch.
+software `any` is the generic framework with every knob, for what nothing need launch; a software that is like another
+has what its own file leaves out from that one's.
 """
 
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
+from typing import Any, TypeVar
 
 from planner import files
 from planner.errors import InputError, InputErrors
 from planner.specs import library
-from planner.specs.base import with_fields
+from planner.specs.base import Spec, with_fields
 from planner.specs.framework.knobs import Knobs
 from planner.specs.framework.software import ANY, Software
 from planner.specs.hardware.cluster import Cluster, entry_name, rank_kinds
@@ -24,6 +26,7 @@ from planner.specs.model import Model
 from planner.specs.workload.distributions import DISTRIBUTIONS
 from planner.specs.workload.length_sources import Distribution, StreamDistribution
 
+S = TypeVar("S", bound=Spec)
 EXPANDED = {"ranks", "levels"}  # keys of the form that needs no expansion
 
 
@@ -123,12 +126,42 @@ def merge_profiles(profiles: dict[str, Profile]) -> Profile:
 
 
 GENERIC = "generic"
+MOST_LIKE = 4  # software files in a row of which each is like the next
 
 
 def read_software(reference: str, base: Path | None = None, where: str = "") -> tuple[Software, Path]:
     """Return the content of a software file, given by name or path, and its path. Raises InputError."""
-    software, path = library.read_named(GENERIC if reference == ANY else reference, Software, base, where)
+    path = library.find_file(GENERIC if reference == ANY else reference, Software, base, where)
+    software = complete_software(path)
     return (with_fields(software, name=ANY, knobs=Knobs()) if reference == ANY else software), path
+
+
+def complete_software(path: Path, before: int = 0) -> Software:
+    """The content of a software file, what it leaves out as the one has it that it is like; `before`: files that are
+    like this one. Raises InputError.
+    """
+    own = files.read(path, Software)
+    if not own.like:
+        return own
+    where = files.place(path, "like")
+    if before == MOST_LIKE:
+        message = f"more than {MOST_LIKE} software files are each like the next one, or like themselves"
+        raise InputError(message, where=where, fix="like: one that is like no other")
+    other = complete_software(library.find_file(own.like, Software, path.parent, where), before + 1)
+    given, _ = files.load_yaml(files.read_text(path), str(path))
+    return with_fields(overlaid(other, own, given), like="")
+
+
+def overlaid(whole: S, own: S, given: Mapping[str, Any]) -> S:
+    """A spec with those values of another that its file says, key by key."""
+    values = {key: getattr(own, key) for key in given}
+    for key, value in values.items():
+        before = getattr(whole, key)
+        if isinstance(value, Spec):
+            values[key] = overlaid(before, value, given[key])
+        elif isinstance(value, dict):
+            values[key] = {**before, **value}
+    return with_fields(whole, **values)
 
 
 FILES: dict[str, type] = {"model": Model, "cluster": Cluster, "software": Software, "profile": Profile}

@@ -36,7 +36,10 @@ fix:
 APART = {"vision": "ranks: 0-3, ahead: 1", "llm": "ranks: 4-7"}
 TOGETHER = {"vision": "tp: 2", "llm": "tp: 2"}
 QUICK = "qwen2.5-vl-7b-h200x8", "qwen3.5-27b-h100x17"  # of shipped jobs, to solve
-MULTIMODAL = [name for name in shipped_names(Job) if isinstance(read_named(name, Job)[0].workload.lengths, SampleMix)]
+LENGTHS = {name: read_named(name, Job)[0].workload.lengths for name in shipped_names(Job)}
+MULTIMODAL = [
+    name for name, each in LENGTHS.items() if isinstance(each, SampleMix) and each.images and each.images.name
+]
 
 
 @pytest.fixture
@@ -113,7 +116,7 @@ def test_a_search_beside_a_refusal_ends_in_a_plan_that_can_be_told(job, tmp_path
 @pytest.mark.parametrize(
     "name", [each if each in QUICK else pytest.param(each, marks=pytest.mark.soak) for each in MULTIMODAL]
 )
-def test_shipped_jobs_of_several_modules_are_refused_for_their_lengths(name, tmp_path):
+def test_shipped_jobs_with_drawn_images_are_refused_for_their_lengths(name, tmp_path):
     """Their samples are of unlike lengths, for Megatron too: no argument says which share a micro-batch."""
     text = (shipped_folder() / "jobs" / f"{name}.yaml").read_text().replace("\nmodel:", "\nsoftware: megatron\nmodel:")
     (tmp_path / "job.yaml").write_text(text)

@@ -64,6 +64,7 @@ NAMED = {  # billions: of encoders without their projectors
     "vit-22b-llama-70b": {"vision": 22, "llm": 70},
     "vit-11b-gpt-175b": {"vision": 10, "llm": 175},
     "vit-22b-gpt-175b": {"vision": 22, "llm": 175},
+    "vit-22b-vit-11b-gpt-175b": {"vision_22b": 22, "vision_11b": 10, "llm": 175},
 }
 
 

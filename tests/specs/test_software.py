@@ -23,7 +23,7 @@ CHOICES = ("cp", "schedules", "etp", "dispatch", "zero", "recompute", "dtypes", 
 
 
 def knobs_of(name):
-    return read_named(name, Software)[0].knobs
+    return read_software(name)[0].knobs
 
 
 @pytest.mark.parametrize("name", SHIPPED)
@@ -109,6 +109,50 @@ def test_a_file_that_is_wrong_is_named_with_its_fix(tmp_path, knobs, message, fi
     with pytest.raises(InputError) as caught:
         load_job(for_software(job, "./own.yaml"), JobOptions())
     assert message in caught.value.message and fix in caught.value.fix and "own.yaml" in caught.value.where
+
+
+def test_what_a_file_leaves_out_is_as_the_one_has_it_that_it_is_like(tmp_path):
+    """Key by key, over several files; sources of knobs, too."""
+    shipped = read_software("megatron")[0]
+    (tmp_path / "first.yaml").write_text(
+        "format: planner.software/1\nname: first\nlike: megatron\nprovenance: {source: me}\n"
+        "knobs: {orders: any, sources: {orders: ours}}\ntiming: {gathers_ahead: false, step_ms: 1.0}\nspread: 0.3\n"
+    )
+    (tmp_path / "second.yaml").write_text(
+        "format: planner.software/1\nname: second\nlike: ./first.yaml\nprovenance: {source: me}\n"
+        "timing: {gathers_ahead: true}\n"
+    )
+    first, second = (read_software(f"./{name}.yaml", tmp_path)[0] for name in ("first", "second"))
+    sources = {**shipped.knobs.sources, "orders": "ours"}
+    assert first == with_fields(
+        shipped,
+        name="first",
+        provenance=with_fields(shipped.provenance, source="me"),
+        knobs=with_fields(shipped.knobs, orders="any", sources=sources),
+        timing=with_fields(shipped.timing, gathers_ahead=False, step_ms=1.0),
+        spread=0.3,  # though that is what a file has that says none
+    )
+    assert second == with_fields(first, name="second", timing=with_fields(first.timing, gathers_ahead=True))
+
+
+@pytest.mark.parametrize("like", ["./own.yaml", "../FOLDER/own.yaml", "megatorn"])
+def test_a_file_that_is_like_itself_or_like_none_is_refused(tmp_path, like):
+    own_software(tmp_path, {"like": like.replace("FOLDER", tmp_path.name)})
+    with pytest.raises(InputError) as caught:
+        read_software("./own.yaml", tmp_path)
+    assert "own.yaml:" in caught.value.where and "(like)" in caught.value.where
+    assert ("megatron" in caught.value.fix) if like == "megatorn" else ("like themselves" in caught.value.message)
+
+
+def test_shipped_orders_have_megatrons_coefficients():
+    megatron, waiting, beside = (
+        read_software(name)[0] for name in ("megatron", "megatron-orders", "megatron-orders-overlap")
+    )
+    assert beside.timing == megatron.timing
+    assert waiting.timing == with_fields(megatron.timing, overlaps_replicas=False, gathers_ahead=False)
+    for each in (waiting, beside):
+        free = with_fields(megatron.knobs, groups="any", packing="any", orders="any", sources=each.knobs.sources)
+        assert each.knobs == free
 
 
 def job_with(folder, software, fixed, kept="zero: 1"):

@@ -38,7 +38,8 @@ class Software(Spec, kw_only=True):
     format: str
     name: str
     provenance: Provenance
-    knobs: Knobs = UNSAID  # what it can run; no file may leave this out
+    like: str = ""  # another, shipped or a path: what this file leaves out, key by key, is as that one has it
+    knobs: Knobs = UNSAID  # what it can run; no file that is like no other may leave this out
     timing: TimingCoefficients = TimingCoefficients()  # of attention: relative to its own kernel
     # Of its attention; else that of its month, YYYY-MM, where the framework's name is known; else the newest.
     attention_kernel: AttentionKernel | None = None
@@ -73,7 +74,7 @@ class Software(Spec, kw_only=True):
         return with_fields(with_kernel(self.timing, self.attention_kernel or dated), experts_at_once=at_once)
 
     def __post_init__(self) -> None:
-        if self.knobs is UNSAID:
+        if self.knobs is UNSAID and not self.like:
             raise ValueError(
                 "the file does not say what the framework can run | add `knobs:` as in docs/software.md;"
                 " `knobs: {}` refuses nothing"

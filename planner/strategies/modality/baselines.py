@@ -31,19 +31,27 @@ BASELINES: dict[str, Callable[[JointSpace], Iterator[Layouts]]] = {
 BASELINE_TEXTS = {  # what each is, in a few words
     "encoder_first_stage": "encoders on the first of even stages",
     "rebalanced_stages": "encoders on the first stage, which has fewer layers",
+    "balanced_stages": "encoders on several stages, whose layers and the LLM's are level together",  # ../bubbles
     "kept_stages": "encoders on the first stage, whose layers are those for a mix of 5:5",
     "equal_dp_apart": "every module on ranks of its own, of equal dp, without tp and cp",
     "fsdp_all": "every module under ZeRO-3 over all ranks",
 }
 
+UNEVEN = "rebalanced_stages", "balanced_stages", "kept_stages"  # of which trainers would keep even ones if quicker
+
 
 def baseline_trials(trials: JointTrials, space: JointSpace, limits: Limits = NO_LIMITS) -> list[TriedLayouts]:
-    """Every baseline simulated, its name as its kind: its plan, or why there is none. Stages are left even where
-    rebalancing makes them slower, as it may where the first one keeps too few layers for its chunks.
-    """
+    """Every baseline simulated, its name as its kind: its plan, or why there is none."""
     found = {name: best_trial(trials, name, candidates(space), limits) for name, candidates in BASELINES.items()}
+    return even_where_slower(found)
+
+
+def even_where_slower(found: dict[str, TriedLayouts]) -> list[TriedLayouts]:
+    """Baselines by name. Stages are left even where rebalancing makes them slower, as it may where the first one keeps
+    too few layers for its chunks.
+    """
     even = found["encoder_first_stage"]
-    for name in ("rebalanced_stages", "kept_stages"):
-        if found[name].plan and even.seconds < found[name].seconds:
+    for name, each in found.items():
+        if name in UNEVEN and each.plan and even.seconds < each.seconds:
             found[name] = replace(even, kind=name)
     return [*found.values()]

@@ -67,13 +67,15 @@ def reference_batch(inputs: Inputs) -> SampleBatch:
 
 
 def encoders_beside(space: JointSpace, llm: Layout, share: float) -> dict[str, ModuleOption] | None:
-    """The quickest layout of each encoder on the first stage of this LLM, within a share of memory; None where one has
-    none.
+    """The quickest layout of each encoder on the first stage of this LLM, within an equal part of a share of memory, or
+    where it has none, within all of that; None where one has none there.
     """
     ranks, found = stage_ranks(llm, 0), dict[str, ModuleOption]()
     for name in space.encoders:
-        beside = max(0.0, (1.0 - share / len(space.encoders)) * space.allowed - space.context)
-        option = option_of_width(space, name, (len(ranks), llm.tp), beside)
+        parts = (share / len(space.encoders), share)
+        besides = (max(0.0, (1.0 - part) * space.allowed - space.context) for part in parts)
+        options = (option_of_width(space, name, (len(ranks), llm.tp), beside) for beside in besides)
+        option = next(filter(None, options), None)
         if option is None:
             return None
         placed = with_fields(option.layout, ranks=ranks, schedule=None, micro_batch=1, ahead=0, backward="at_once")

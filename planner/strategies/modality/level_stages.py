@@ -44,18 +44,31 @@ def with_level_stages(inputs: Inputs, layouts: Mapping[str, Layout]) -> dict[str
     pricing = batch_pricing(inputs, layouts)
     layers, samples = pricing.models[inputs.module].layers, inputs.batches[0].items
     passes = micro_batch_count(llm, len(samples))
-    inner = passes_seconds(pricing, inputs.module, Layers(range(layers - 1)), samples, passes) / (layers - 1)
-    head = passes_seconds(pricing, inputs.module, Layers((layers - 1,)), samples, passes) - inner
+    inner, head = layer_seconds(pricing, inputs.module, samples, passes)
     first, beside = {*stage_ranks(llm, 0)}, [0.0] * llm.pp
     beside[-1] += head
     for name, sizes in inputs.batches[0].streams.items():
         if {*layouts[name].ranks} <= first:
             beside[0] += passes_seconds(pricing, name, Layers(range(pricing.models[name].layers)), sizes, passes)
     counts = level_counts(layers, inner, beside)
-    vpp = min(llm.vpp, *counts)
-    changed = {"vpp": vpp, "stages": chunks_of_counts(counts, vpp)}
-    schedule = "1f1b" if vpp == 1 < llm.vpp else llm.schedule
-    return {**layouts, inputs.module: with_fields(llm, **changed, schedule=schedule)}
+    return {**layouts, inputs.module: with_chunks(llm, chunks_of_counts(counts, min(llm.vpp, *counts)))}
+
+
+def with_chunks(llm: Layout, chunks: tuple[Layers, ...]) -> Layout:
+    """The layout with these layers in its stages' chunks."""
+    vpp = len(chunks) // llm.pp
+    schedule = "interleaved" if vpp > 1 else "1f1b" if llm.vpp > 1 else llm.schedule
+    return with_fields(llm, vpp=vpp, stages=chunks, schedule=schedule)
+
+
+def layer_seconds(pricing: Pricing, name: str, sizes: Mapping[int, Size], passes: int) -> tuple[float, float]:
+    """Seconds of `passes_seconds` through one layer of a module, and what its last one takes beside: head or
+    projector.
+    """
+    layers = pricing.models[name].layers
+    before = passes_seconds(pricing, name, Layers(range(layers - 1)), sizes, passes) if layers > 1 else 0.0
+    inner = before / max(1, layers - 1)
+    return inner, passes_seconds(pricing, name, Layers((layers - 1,)), sizes, passes) - inner
 
 
 def batch_pricing(inputs: Inputs, layouts: Mapping[str, Layout]) -> Pricing:
