@@ -75,7 +75,8 @@ def identical_groups(plan: Plan, number: int) -> IdenticalGroups:
     return result
 
 
-Assigned = list[tuple[int, Assignment]]  # micro-batch, and what a group works on in it; in the order of the step
+# Micro-batch, what a group works on in it, and of that the items; in the order of the step
+Assigned = list[tuple[int, Assignment, tuple[int, ...]]]
 
 
 class StepWork:
@@ -83,7 +84,7 @@ class StepWork:
 
     def __init__(self, plan: Plan, number: int) -> None:
         self.plan, each = plan, enumerate(plan.steps[number].micro_batches)
-        self.assigned = [(at, a) for at, micro_batch in each for a in assignments(plan, micro_batch)]
+        self.assigned = [(at, a, a.items) for at, micro_batch in each for a in assignments(plan, micro_batch)]
         self.feeds = [(edge, plan.feeds_of(edge)) for edge in plan.edges]
         models, layouts = plan.uses.models, plan.layouts.items()
         # The layouts whose ranks all join micro-batches
@@ -94,10 +95,10 @@ class StepWork:
         """Yield the components, each with a key of its work."""
         together = self.joined_groups()
         found: dict[int, Assigned] = {}
-        for at, a in self.assigned:
-            found.setdefault(id(together[a.group]), []).append((at, a))
+        for one in self.assigned:
+            found.setdefault(id(together[one[1].group]), []).append(one)
         for assigned in found.values():
-            names = dict.fromkeys(a.group for _, a in assigned)
+            names = dict.fromkeys(a.group for _, a, _ in assigned)
             ranks = Ranks(sorted({rank for name in names for rank in self.plan.groups[name].ranks}))
             idle = map(idle_group, ranks) if self.joining else ()
             yield Component(ranks, (*names, *self.transfers(assigned), *idle)), self.key_of(ranks, assigned)
@@ -109,7 +110,7 @@ class StepWork:
 
     def joined_groups(self) -> dict[str, list[str]]:
         """Return all groups of a component, one list for all of them."""
-        together = {a.group: [a.group] for _, a in self.assigned}
+        together = {a.group: [a.group] for _, a, _ in self.assigned}
 
         def join(one: str, other: str) -> None:
             few, many = sorted((together[one], together[other]), key=len)
@@ -120,7 +121,7 @@ class StepWork:
         for name in [*together]:
             for other in {self.owner.setdefault(rank, name) for rank in self.plan.groups[name].ranks}:
                 join(name, other)
-        group_of: dict[ItemKey, str] = {(a.module, item): a.group for _, a in self.assigned for item in a.items}
+        group_of: dict[ItemKey, str] = {(a.module, item): a.group for _, a, items in self.assigned for item in items}
         for edge, feeds in self.feeds:
             for item, readers in feeds.items():
                 for reader in readers if (edge.source, item) in group_of else ():
@@ -131,7 +132,7 @@ class StepWork:
     def transfers(self, assigned: Assigned) -> Iterator[str]:
         """Yield what transfers of a component to other modules are called."""
         models, layouts = self.plan.uses.models, self.plan.layouts
-        for module, group in dict.fromkeys((a.module, a.group) for _, a in assigned):
+        for module, group in dict.fromkeys((a.module, a.group) for _, a, _ in assigned):
             for edge in (edge for edge, _ in self.feeds if edge.source == module):
                 for stage in reading_stages(models[edge.target], layouts[edge.target], edge.by):
                     yield transfer_group(group, edge.target, stage)
@@ -145,15 +146,15 @@ class StepWork:
         numbers: dict[str, int] = {}
         items: dict[ItemKey, int] = {}
         groups: list[Hashable] = []
-        for module, name in dict.fromkeys((a.module, a.group) for _, a in assigned):
+        for module, name in dict.fromkeys((a.module, a.group) for _, a, _ in assigned):
             group, number = self.plan.groups[name], numbers.setdefault(name, len(numbers))
             places = tuple(place[rank] for rank in group.ranks)
             groups.append((module, number, group.resolved_split(layouts[module]), places))
         work: list[Hashable] = []
-        for at, a in assigned:
-            for item in a.items:
-                items.setdefault((a.module, item), len(items))
-            lengths = tuple(part_lengths(sizes[a.module][item]) for item in a.items)
+        for at, a, own in assigned:
+            for item in own if self.feeds else ():
+                items[a.module, item] = len(items)
+            lengths = tuple(part_lengths(sizes[a.module][item]) for item in own)
             work.append(
                 (at, a.module, a.layers, numbers[a.group], lengths, a.offload_shares(layouts[a.module]), a.share)
             )

@@ -96,7 +96,7 @@ class NominalOrder:
 
     def running(self, ranks: Iterable[int], position: int) -> int:
         """Return the position in front of the passes that these ranks run when the task at `position` starts, or then
-        start; at most that position.
+        start, and of all others that start then: of ranks that are alike, none is in front of the others.
         """
         now = self.starts[position] if position < len(self.starts) else inf
         found = [int(np.searchsorted(self.starts, now))]
