@@ -44,8 +44,8 @@ from planner.errors import InputError
 from planner.plan.feature_storage import computed_share
 from planner.plan.gradient_flow import GradientFlow, gradient_flows
 from planner.plan.plan_file import Layout, Plan, Prices
-from planner.plan.task import NO_RANKS, Phase, Task
-from planner.plan.tasks.concurrent_passes import EXCHANGE_PHASES, PASS_PHASES, ConcurrentGroups, ConcurrentPasses
+from planner.plan.task import NO_RANKS, PASS_PHASES, Phase, Task
+from planner.plan.tasks.concurrent_passes import EXCHANGE_PHASES, ConcurrentGroups, ConcurrentPasses
 from planner.plan.tasks.ragged_array import IntArray
 from planner.plan.tasks.task_table import GroupWork, TaskTable, numbered
 from planner.plan.tokens.encoder_outputs import ItemKey, reader_of

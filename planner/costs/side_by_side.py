@@ -24,8 +24,7 @@ from numpy.typing import NDArray
 
 from planner.costs.cost_lines import Cost
 from planner.plan.mesh.identical_groups import EquivalentRanks
-from planner.plan.task import Task
-from planner.plan.tasks.concurrent_passes import PASS_PHASES
+from planner.plan.task import PASS_PHASES, Task
 from planner.plan.tasks.ragged_array import IntArray
 from planner.plan.tasks.task_table import TaskTable
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 import msgspec
 
 from planner.plan.embeddings import Embeddings
-from planner.plan.task import TaskName, TaskRef, parse_task_ref
+from planner.plan.task import PASS_PHASES, TaskName, TaskRef, parse_task_ref
 from planner.specs.base import Amount, Count, Index, Indices, LayerCount, Layers, Name, RankCount, Ranks, Share, Spec
 from planner.specs.framework.memory_coefficients import PLANNER_RUNTIME_MEMORY, MemoryCoefficients
 from planner.specs.framework.own_runs import OwnRun
@@ -389,6 +389,20 @@ class TaskPlacement(Spec):
     def anchor(self) -> TaskRef:
         """The task that it is placed before, after or beside."""
         return parse_task_ref(next(each for each in (self.before, self.after, self.beside) if each))
+
+    @property
+    def fills(self) -> bool:
+        """Whether it has a pass run beside passes of another module, or beside an exchange once a step."""
+        anchor = self.anchor
+        once = anchor.micro_batch is None and anchor.phase in ("sync", "gather")
+        return bool(self.beside) and self.moved.phase in PASS_PHASES and (anchor.phase in PASS_PHASES or once)
+
+    @property
+    def holds_for_all(self) -> bool:
+        """Whether groups that are alike have it alike: it names none, and each looks on its own ranks for the other
+        task.
+        """
+        return self.fills and not self.on and not self.anchor.group
 
 
 class Step(Spec):

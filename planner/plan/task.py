@@ -33,7 +33,7 @@ PHASE_STREAMS: dict[Phase, str] = {
     "offload": "copy",
     "loss": "comm",
 }
-
+PASS_PHASES: tuple[Phase, ...] = ("F", "B", "I", "W")
 
 NO_RANKS = Ranks()
 

@@ -25,13 +25,12 @@ from planner.errors import Infeasible, InputError, Unsupported
 from planner.layouts import unbounded_jointly
 from planner.plan.join_plans import round_digits
 from planner.plan.legal.plan_laws import require_legal
-from planner.plan.plan_file import Alternative, Plan
+from planner.plan.mesh.even_stages import even_stages
+from planner.plan.plan_file import Alternative, Layout, Plan
 from planner.scoring import TriedPlan, over_joint_space, with_score
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
-from planner.strategies.bubbles.encoder_passes import gap_problem
-from planner.strategies.bubbles.gap_schedule import POLICIES, GapStream
-from planner.strategies.bubbles.placed_plan import colocated_layouts, placed
+from planner.strategies.bubbles import POLICIES, GapStream, colocated_layouts, gap_problem, placed
 from planner.strategies.static import draft_of_layouts
 from planner.units import percent
 
@@ -105,12 +104,30 @@ def colocated_drafts(inputs: Inputs, base: Plan) -> Iterator[Tried]:
     micro-batches that a pass may serve.
     """
     count, shared = len(base.steps[0].micro_batches), SharedPrices()
-    serves = count
-    while serves >= 1 and count / serves <= MOST_PASSES:
-        layouts = colocated_layouts(base.layouts, inputs.module, count, serves)
-        draft = draft_of_layouts(inputs, layouts)
-        yield Tried(draft, seconds_of(draft, shared))
-        serves //= 2
+    for layouts in encoder_modes(inputs, base.layouts):
+        serves = count
+        while serves >= 1 and count / serves <= MOST_PASSES:
+            draft = draft_of_layouts(inputs, colocated_layouts(layouts, inputs.module, count, serves))
+            yield Tried(draft, seconds_of(draft, shared))
+            serves //= 2
+
+
+def encoder_modes(inputs: Inputs, layouts: dict[str, Layout]) -> Iterator[dict[str, Layout]]:
+    """The layouts of the base, then those with encoders in pipelines of as many stages as the LLM's, which each rank
+    has a stage of: an exchange of gradients is that much smaller.
+    """
+    yield layouts
+    llm, changed = layouts[inputs.module], {**layouts}
+    for name, layout in layouts.items():
+        module, fixed = inputs.model.modules[name], inputs.fixed_of(name)
+        able = llm.pp > layout.pp and layout.dp * layout.pp % llm.pp == 0 and module.layers >= llm.pp
+        if name != inputs.module and able and fixed.pp is None and fixed.dp is None and not module.unpipelined_reason:
+            stages = even_stages(module.layers, llm.pp)
+            changed[name] = with_fields(
+                layout, pp=llm.pp, dp=layout.dp * layout.pp // llm.pp, stages=stages, rank_order=llm.rank_order
+            )
+    if changed != layouts:
+        yield changed
 
 
 def placements(inputs: Inputs, draft: Tried) -> Iterator[Tried]:

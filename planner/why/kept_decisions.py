@@ -11,8 +11,7 @@ from dataclasses import replace
 from planner.costs import Cost, pricing_of
 from planner.plan.mesh.identical_groups import identical_groups
 from planner.plan.plan_file import Plan
-from planner.plan.task import Task
-from planner.plan.tasks.concurrent_passes import PASS_PHASES
+from planner.plan.task import PASS_PHASES, Task
 from planner.plan.tasks.expand import expand
 from planner.scoring import step_seconds
 from planner.simulate import simulate

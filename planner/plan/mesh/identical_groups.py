@@ -10,8 +10,8 @@ each other. Then corresponding ranks do the same at every moment: prices depend 
 collectives of all ranks they arrive together. Ranks that join micro-batches and are in no group of the step are
 identical where they are on the same stages and of the same kind: on a large cluster most ranks may be idle.
 
-Nothing is taken to be identical in a step of several losses, nor in one that places tasks of encoders, which may be
-around tasks of other components.
+Nothing is taken to be identical in a step of several losses, nor in one that places tasks of encoders but for those
+that all alike have (`TaskPlacement.holds_for_all`): others may be around tasks of other components.
 """
 
 from collections.abc import Hashable, Iterable, Iterator
@@ -62,7 +62,7 @@ NO_IDENTICAL_GROUPS = IdenticalGroups()
 
 def identical_groups(plan: Plan, number: int) -> IdenticalGroups:
     """Return which groups of a step are identical to earlier ones."""
-    if plan.uses.tasks or plan.steps[number].placements:
+    if plan.uses.tasks or not all(place.holds_for_all for place in plan.steps[number].placements):
         return NO_IDENTICAL_GROUPS
     result, positions, work = IdenticalGroups(), RankPositions(plan), StepWork(plan, number)
     first: dict[Hashable, Component] = {}

@@ -13,14 +13,13 @@ from itertools import islice
 
 import numpy as np
 
-from planner.plan.task import Task
+from planner.plan.task import PASS_PHASES, Task
 from planner.plan.tasks.ragged_array import IntArray
 from planner.plan.tasks.task_table import TaskTable, numbered_where
 
 Passes = tuple[Task, ...]  # passes of one group, one after another
 ConcurrentGroups = tuple[Passes, ...]  # groups that run concurrently, in one micro-batch or a whole step
-FORWARD_PHASES, BACKWARD_PHASES = ("F",), ("B", "I", "W")
-PASS_PHASES = (*FORWARD_PHASES, *BACKWARD_PHASES)
+FORWARD_PHASES, BACKWARD_PHASES = PASS_PHASES[:1], PASS_PHASES[1:]
 EXCHANGE_PHASES = ("gather", "sync")
 
 

@@ -24,7 +24,6 @@ from planner.plan.tasks.task_table import GroupWork
 from planner.specs.base import Layers
 
 PLACE_KEY = "steps.order.place"
-PASSES: tuple[Phase, ...] = ("F", "B", "I", "W")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,16 +53,9 @@ class ResolvedPlacement:
         self.moved, self.anchor = place.moved, place.anchor
 
     @property
-    def fills(self) -> bool:
-        """Whether it has a pass run beside passes of another module, or beside an exchange once a step."""
-        anchor = self.anchor
-        once = anchor.micro_batch is None and anchor.phase in ("sync", "gather")
-        return bool(self.place.beside) and self.moved.phase in PASSES and (anchor.phase in PASSES or once)
-
-    @property
     def in_front(self) -> bool:
         """Whether what is placed stands in front of the first task that is meant, and not behind the last."""
-        return bool(self.place.before) or self.fills
+        return bool(self.place.before) or self.place.fills
 
     @property
     def forward(self) -> bool:
@@ -153,7 +145,7 @@ def insert_placed_tasks(
     """Insert the tasks that placements name, with those that they wait for; return the tasks that none names."""
     for placement in placements:
         named = [number for number in tasks if placement.covers_all(line.draft.task(number))]
-        for together in ([number] for number in named) if placement.fills else (named,):
+        for together in ([number] for number in named) if placement.place.fills else (named,):
             moved = with_dependencies(line, tasks, {*together})
             if not moved:
                 continue
@@ -162,7 +154,7 @@ def insert_placed_tasks(
             ranks = {rank for number in together for rank in line.draft.task(number).ranks}
             position = anchor_position(line, placement, works, ranks)
             (line.insert_before if placement.in_front else line.insert_after)(moved, position)
-            for number in together if placement.fills else ():
+            for number in together if placement.place.fills else ():
                 line.draft.run_beside(number)
             tasks = [number for number in tasks if number not in moved]
     return tasks
@@ -182,16 +174,19 @@ def anchor_position(
     line: TaskInserter, placement: ResolvedPlacement, works: Mapping[str, ModuleWork], ranks: set[int]
 ) -> int:
     """Return the position that a placement points to: that of the first task that its anchor names, or the one after
-    the last; where all ranks synchronise in a micro-batch, after the last of all groups. What fills gaps does so on
-    `ranks` of its own, if any of those tasks is there. Raises InputError if it names none.
+    the last; where all ranks synchronise in a micro-batch, after the last of all groups. What fills gaps, on `ranks`,
+    looks for it there, then on others of a group that has some of these. Raises InputError if it names none.
     """
     ref = placement.anchor
     work = works.get(ref.module)
     of_group = placement.in_front or not (work and work.syncs_each_micro_batch)
     named = [(at, line.table.task(at)) for at in line.positions_named(ref)]
     meant = [(at, task) for at, task in named if work and includes(ref, task, work, bool(of_group))]
-    own = [at for at, task in meant if placement.fills and not ranks.isdisjoint(task.ranks)]
-    positions = own or [at for at, _ in meant]
+    positions = [at for at, _ in meant]
+    if placement.place.fills:
+        here = [at for at, task in meant if not ranks.isdisjoint(task.ranks)]
+        near = [at for at, _ in meant if not ranks.isdisjoint(line.table.works[line.table.work[at]].ranks)]
+        positions = here or near or positions
     if not positions:
         candidates = [task for _, task in named]
         raise no_task_error(str(ref), candidates, f"another task of `{ref.module}`, such as {ref.module}.F0@0")

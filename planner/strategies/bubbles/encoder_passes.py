@@ -5,10 +5,8 @@ from dataclasses import dataclass
 
 from planner.costs import Pricing
 from planner.plan.plan_file import Plan, assignments
-from planner.plan.task import Phase
+from planner.plan.task import PASS_PHASES, Phase
 from planner.plan.tasks.expand import expand
-
-PASSES: tuple[Phase, ...] = ("F", "B", "I", "W")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +47,7 @@ def gap_problem(plan: Plan, module: str, pricing: Pricing) -> GapProblem:
     slots, rank = list[Slot](), plan.layouts[module].ranks[0]
     stages = {layers: number for number, layers in enumerate(plan.layouts[module].stages)}
     for (kind, work), cost in zip(tasks.kinds_and_works(range(len(tasks))), costs, strict=True):
-        if kind.phase not in PASSES or work.micro_batch is None:
+        if kind.phase not in PASS_PHASES or work.micro_batch is None:
             continue
         if kind.module == module and rank in kind.ranks:
             slots.append(Slot(kind.phase, work.micro_batch, stages[kind.layers], cost.comm))

@@ -11,7 +11,7 @@ from planner import files
 from planner.costs.compute.contention import CONTENTION_SPREAD, GAMMA, KAPPA, DeviceUse, concurrent_demand, slowdown
 from planner.costs.pricing import pricing_of
 from planner.plan.plan_file import Plan, SharedDeviceItems
-from planner.plan.tasks.concurrent_passes import PASS_PHASES
+from planner.plan.task import PASS_PHASES
 from planner.plan.tasks.expand import expand
 from planner.specs.base import with_fields
 
