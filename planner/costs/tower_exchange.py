@@ -13,10 +13,10 @@ from planner.plan.mesh.synchronisation import reduces_gradients
 from planner.plan.plan_file import Layout
 from planner.plan.task import Task
 from planner.specs.base import Layers, Ranks, with_fields
+from planner.specs.hardware.profile import BACKWARD_SHARE
 from planner.units import MS
 
 Exchange = tuple[float, float]  # seconds of a reduction, and of a gather
-BACKWARD_SHARE = 2.0 / 3.0  # of both passes
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """Several tasks in waves: what a plan must hold, its bound against every split, baselines, and what cannot be."""
 
 from collections import Counter
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from planner import pipeline
 from planner.costs import CostLine, TowerSeconds, pricing_of
 from planner.errors import Infeasible, InputError, PlannerError
+from planner.plan.join_plans import join_plans
 from planner.plan.legal.plan_laws import violations
 from planner.plan.plan_file import Plan, assignments
 from planner.plan.tasks.expand import expand
@@ -18,8 +20,8 @@ from planner.scoring import score
 from planner.scoring.bounds.wave_bound import least_seconds, wave_seconds
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs, JobOptions, load_job
-from planner.strategies import unsupported
-from planner.strategies.task_waves import longest_exchange_first, replica_lanes
+from planner.strategies import task_waves, unsupported
+from planner.strategies.task_waves import layouts_by_memory, longest_exchange_first, replica_lanes
 from planner.strategies.waves.exchange_search import ExchangeSearch, samples_of
 from planner.strategies.waves.towers import layouts_on_all_ranks, towers_of
 from planner.strategies.waves.wave_baselines import marginal_gain, sequential
@@ -192,7 +194,11 @@ def test_passes_of_one_replica_are_in_waves_of_their_own(tmp_path: Path) -> None
         ("strategy: task_waves", "strategy: modality_layout", "plans one loss"),
         ("software: megatron", "software: megatron\nlayout: {zero: 3}", "ZeRO-3"),
         ("software: megatron", "software: megatron\nlayout: {pp: 2}", "in replicas of tensor ranks"),
-        ("software: megatron", "software: megatron\nlimits: {oom_chance: 0.05, memory_margin: 0.999}", "would hold"),
+        ("software: megatron", "software: megatron\nlimits: {oom_chance: 0.05, memory_margin: 0.999}", "states of"),
+        ("software: megatron", "layout: {tp: 16}", "which divide their heads and the ranks of a node"),
+        ("software: megatron", "fix: {layouts: {image: {tp: 2}, text: {tp: 1}}}", "of equally many ranks"),
+        ("software: megatron", "layout: {schedule: 1f1b}", "plans no schedule of its own"),
+        ("software: megatron", "limits: {tokens_per_rank: 300}", "memory limits them"),
     ],
 )
 def test_what_cannot_be_is_a_located_error(tmp_path: Path, old: str, new: str, message: str) -> None:
@@ -221,6 +227,36 @@ def test_tasks_that_no_model_has(tmp_path: Path, old: str, new: str, message: st
 def test_a_job_leaves_out_tasks_and_their_modules(tmp_path: Path) -> None:
     inputs = inputs_in(tmp_path, JOB[: JOB.index("    heard")])
     assert [*inputs.model.modules] == ["image", "text"] and inputs.job.workload.batch_rows == 24
+
+
+def test_one_tower_that_fixes_tensor_ranks_has_all_do_so(tmp_path: Path) -> None:
+    inputs = inputs_in(tmp_path, JOB.replace("software: megatron", "fix: {layouts: {image: {tp: 2}}}"))
+    found = layouts_by_memory(inputs)
+    assert {layout.tp for layouts in found for layout in layouts.values()} == {2}
+    assert [layouts["text"].recompute for layouts in found] == ["none", "selective", "full"]
+
+
+def test_a_frozen_tower_takes_no_constant_out_of_the_bound(plan: Plan) -> None:
+    frozen = with_fields(plan.uses.models["image"], trained="none")
+    alone = with_fields(plan, uses=with_fields(plan.uses, models={**plan.uses.models, "image": frozen}))
+    bound = wave_seconds(alone, 0, pricing_of(alone))
+    assert plan.uses.prices.timing.step_ms / 1e3 < bound <= wave_seconds(plan, 0, pricing_of(plan))
+
+
+def test_later_batches_keep_the_ranks_of_the_first(plan: Plan, tmp_path: Path) -> None:
+    inputs = inputs_in(tmp_path)
+    (second,) = load_job(job_in(tmp_path), JobOptions(first_row=40)).batches
+    later = task_waves.plan(replace(inputs, batches=(second,), effort=1), plan)
+    both = join_plans([plan, later])
+    assert both.layouts == later.layouts and not violations(both) and len(both.steps) == 2
+    assert [[*task.samples] for task in both.uses.tasks.values()] == [
+        [*range(24), *range(40, 64)],
+        [*range(24, 40), *range(64, 80)],
+    ]
+    whole = [each.value or each.about for each in both.alternatives]
+    assert whole == pytest.approx(
+        [(each.value or each.about) * both.outcome.value / plan.outcome.value for each in plan.alternatives]
+    )
 
 
 def test_other_strategies_refuse_several_losses(tmp_path: Path) -> None:
