@@ -56,7 +56,6 @@ class Lanes:
     name: str = "compute"
     per_node: int | None = None  # lanes of a node, which follow each other; None: one node
     bytes: float = inf  # that each holds
-    straddle: bool = True  # whether a piece that a node could hold may be on two, where none has room as early
     taken: tuple[Taken, ...] = ()
 
 

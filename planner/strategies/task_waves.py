@@ -34,7 +34,7 @@ from planner.strategies.plan_drafts import draft_plan, plan_uses
 from planner.strategies.static.layouts_plan import fitting_seconds, pricing_for
 from planner.strategies.waves.exchange_search import ExchangeSearch, samples_of
 from planner.strategies.waves.towers import layouts_on_all_ranks, towers_of
-from planner.strategies.waves.wave_baselines import marginal_gain, sequential
+from planner.strategies.waves.wave_baselines import marginal_gain, sequential, task_by_task
 from planner.strategies.waves.wave_passes import malleable_optimum, wave_passes
 from planner.strategies.waves.wave_plan import TowerPass, wave_plan
 from planner.units import percent
@@ -47,6 +47,7 @@ MEMORY_LADDER = ("none", "selective", "full")  # recomputation, as little as fit
 BASELINES = {
     "sequential": "each tower on all ranks that it scales to, one after another",
     "marginal_gain": "each task on ranks of its own",
+    "task_by_task": "one task after another on all ranks",
 }
 PLACED = {1: 10_000, 2: 40_000, 3: 200_000, 4: 800_000}  # pieces that the placer may place, by effort
 MOVES = {1: 500, 2: 2000, 3: 8000, 4: 30000}  # from each start, by effort
@@ -126,9 +127,10 @@ def quickest(inputs: Inputs, layouts: Mapping[str, Layout]) -> Plan:
     baselines = {
         "sequential": sequential(towers, lanes.count),
         "marginal_gain": marginal_gain(inputs, towers, lanes.count),
+        "task_by_task": task_by_task(inputs, towers, lanes.count),
     }
     placed = [*wave_passes(exchange, lanes, PLACED[inputs.effort])]
-    starts = [samples_of(exchange.towers, passes, lanes.count) for passes in (*baselines.values(), *placed)]
+    starts = [samples_of(exchange.towers, passes, lanes.count) for passes in (*[*baselines.values()][:2], *placed)]
     found = [search.passes(samples) for samples in search.race(starts, MOVES[inputs.effort])]
     drafts = [wave_plan(inputs, exchange.layouts, towers, passes) for passes in (*found, *placed)]
     given = {name: wave_plan(inputs, layouts, towers, passes) for name, passes in baselines.items()}

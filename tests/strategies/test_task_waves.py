@@ -24,7 +24,7 @@ from planner.strategies import task_waves, unsupported
 from planner.strategies.task_waves import layouts_by_memory, longest_exchange_first, replica_lanes
 from planner.strategies.waves.exchange_search import ExchangeSearch, samples_of
 from planner.strategies.waves.towers import layouts_on_all_ranks, towers_of
-from planner.strategies.waves.wave_baselines import marginal_gain, sequential
+from planner.strategies.waves.wave_baselines import marginal_gain, sequential, task_by_task
 from planner.strategies.waves.wave_passes import malleable_optimum, wave_passes
 from planner.strategies.waves.wave_plan import TowerPass, wave_plan
 
@@ -144,7 +144,8 @@ def test_baselines_and_placements_split_all_samples(tmp_path: Path) -> None:
     towers, lanes = towers_of(inputs, layouts), replica_lanes(inputs, layouts)
     exchange = longest_exchange_first(inputs, layouts, [*towers.values()], lanes)
     search = ExchangeSearch(exchange)
-    for passes in (sequential(towers, 8), marginal_gain(inputs, towers, 8), *wave_passes(exchange, lanes, 500)):
+    baselines = (sequential(towers, 8), task_by_task(inputs, towers, 8), marginal_gain(inputs, towers, 8))
+    for passes in (*baselines, *wave_passes(exchange, lanes, 500)):
         samples = samples_of(exchange.towers, passes, 8)
         assert samples.sum(axis=1).tolist() == [len(tower.samples) for tower in exchange.towers]
         better = search.improved(samples, 60)
@@ -275,6 +276,12 @@ def test_a_law_wants_all_items_of_a_sample_in_one_step(plan: Plan) -> None:
     if second:
         broken = violations(with_fields(plan, steps=halves))
         assert any("in different steps" in each.message for each in broken)
+    heard = with_fields(plan.uses, tasks={"heard": plan.uses.tasks["heard"]})
+    untold = [each.message for each in violations(with_fields(plan, uses=heard))]
+    assert untold == [
+        "item 0 of `image` is a sample of no task (24 such)",
+        "item 0 of `text` is a sample of no task (24 such)",
+    ]
     unknown = with_fields(plan.uses.tasks["named"], modules=("image", "nose"))
     uses = with_fields(plan.uses, tasks={**plan.uses.tasks, "named": unknown})
     assert any("has no layout" in each.message for each in violations(with_fields(plan, uses=uses)))

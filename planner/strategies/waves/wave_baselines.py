@@ -1,12 +1,14 @@
 """What trainers of several tasks do today, in place of waves: baselines with the same prices.
 
 sequential     each tower on all replicas, or fewer where it is quicker there, one after another
+task_by_task   each task on all replicas, its towers one after another: one that two tasks read runs twice
 marginal_gain  each task on replicas of its own, given one by one to that which gains most; where there are more tasks
                than replicas, each on one, the longest first to that which has least (Spindle's task-level baseline,
                arXiv 2409.03365, section 6).
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from planner.costs import TowerSeconds
 from planner.specs.inputs import Inputs
@@ -24,14 +26,18 @@ def sequential(towers: Mapping[str, TowerSeconds], replicas: int) -> list[TowerP
     return passes
 
 
+def task_by_task(inputs: Inputs, towers: Mapping[str, TowerSeconds], replicas: int) -> list[TowerPass]:
+    """Each task by itself on all replicas."""
+    passes, start = list[TowerPass](), 0.0
+    for task in inputs.model.tasks:
+        passes += task_passes(inputs, towers, task, range(replicas), start)
+        start += task_seconds(inputs, towers, task, replicas)
+    return passes
+
+
 def marginal_gain(inputs: Inputs, towers: Mapping[str, TowerSeconds], replicas: int) -> list[TowerPass]:
     """Each task by itself, on replicas that no other has while there are enough."""
-    samples, tasks = inputs.batches[0].tasks, inputs.model.tasks
-
-    def seconds(task: str, width: int) -> float:
-        count = len(samples[task])
-        return sum(towers[name].seconds(min(width, count), count) for name in tasks[task].modules)
-
+    tasks, seconds = inputs.model.tasks, partial(task_seconds, inputs, towers)
     if len(tasks) > replicas:
         return longest_first(inputs, towers, {task: seconds(task, 1) for task in tasks}, replicas)
     widths = dict.fromkeys(tasks, 1)
@@ -43,6 +49,12 @@ def marginal_gain(inputs: Inputs, towers: Mapping[str, TowerSeconds], replicas: 
         passes += task_passes(inputs, towers, task, tuple(range(first, first + width)), 0.0)
         first += width
     return passes
+
+
+def task_seconds(inputs: Inputs, towers: Mapping[str, TowerSeconds], task: str, replicas: int) -> float:
+    """Seconds of the towers of a task one after another on so many replicas."""
+    count = len(inputs.batches[0].tasks[task])
+    return sum(towers[name].seconds(min(replicas, count), count) for name in inputs.model.tasks[task].modules)
 
 
 def longest_first(
