@@ -131,9 +131,10 @@ class UndecidedOrder(NamedTuple):
 
 def undecided_order(plan: Plan) -> UndecidedOrder:
     """The ties of a plan that compute in its data types and are the cheapest to measure, and what that is worth; none:
-    no gain.
+    no gain. No job asks for what towers of several tasks are beside.
     """
-    first = [each.tried for each in ranked_alternatives(plan) if each.tie][:MOST_TIES]
+    ranked = [] if plan.uses.tasks else ranked_alternatives(plan)
+    first = [each.tried for each in ranked if each.tie][:MOST_TIES]
     loss = objective_of(plan).loss
     values = [loss(plan.outcome.value), *(loss(tie.value or 0.0) for tie in first)]
     spreads = own_spreads(plan, first)

@@ -183,10 +183,8 @@ def alternative(name: str, draft: Plan, chosen: Plan) -> Alternative:
         other = with_score(draft, "")
     except Infeasible as error:
         return Alternative(strategy=name, because=f"{BASELINES[name]}: {error.message}")
-    slower, busy = percent(other.outcome.value / chosen.outcome.value - 1.0), percent(utilisation(other))
-    why = (
-        f"{BASELINES[name]}: {slower} slower, and ranks compute {busy} of the step, here {percent(utilisation(chosen))}"
-    )
+    busy, here = (percent(utilisation(each)) for each in (other, chosen))
+    why = f"{BASELINES[name]}: ranks compute {busy} of the step, here {here}"
     return Alternative(strategy=name, value=other.outcome.value, because=why)
 
 
