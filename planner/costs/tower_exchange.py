@@ -96,9 +96,10 @@ class TowerExchange:
 
 
 def on_replicas(layout: Layout, replicas: Sequence[int]) -> Layout:
-    """A layout on these replicas alone."""
+    """A layout on these replicas alone; one of them sends no gradients."""
     ranks = Ranks(rank for replica in replicas for rank in replica_ranks(layout, replica))
-    return with_fields(layout, ranks=ranks, dp=len(replicas))
+    gradients = layout.gradients if len(replicas) > 1 else "float32"
+    return with_fields(layout, ranks=ranks, dp=len(replicas), gradients=gradients)
 
 
 def replica_ranks(layout: Layout, replica: int) -> Ranks:

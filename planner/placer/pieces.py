@@ -85,9 +85,3 @@ class Placement:
     def seconds(self) -> float:
         """When the last ends."""
         return max((each.end for each in self.placed), default=0.0)
-
-    def utilisation(self, lanes: Lanes) -> float:
-        """The share of a class's time until the last ends that its pieces use."""
-        used = (each for each in self.placed if each.mode.on == lanes.name)
-        busy = sum((each.end - each.start) * len(each.lanes) * each.mode.share for each in used)
-        return busy / (lanes.count * self.seconds) if self.seconds else 0.0

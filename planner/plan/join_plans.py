@@ -47,23 +47,12 @@ def join_plans(plans: Sequence[Plan]) -> Plan:
 
 
 def joined_alternative(plans: Sequence[Plan], tried: Alternative) -> Alternative:
-    """Return an alternative of the first plan as one of all: their sum, where each has it with a value; else, by how
-    much longer all take than the first, an estimate.
-    """
-
-    def decisions(of: Alternative) -> Alternative:
-        return with_fields(of, value=None, about=None, because="")
-
-    alike = [each for plan in plans for each in plan.alternatives if decisions(each) == decisions(tried)]
-    values = [each.value for each in alike if each.value is not None]
-    because = f"in the first of {len(plans)} steps: {tried.because}"
-    if len(values) == len(plans):
-        return with_fields(tried, value=round_digits(sum(values)), because=because)
+    """Return an alternative of the first plan as an estimate of all, by how much longer these take than the first."""
     seconds = tried.about if tried.value is None else tried.value
     if seconds is None:
         return tried
-    about = seconds * sum(plan.outcome.value for plan in plans) / plans[0].outcome.value
-    return with_fields(tried, value=None, about=round_digits(about), because=because)
+    about = round_digits(seconds * sum(plan.outcome.value for plan in plans) / plans[0].outcome.value)
+    return with_fields(tried, value=None, about=about, because=f"of the first of {len(plans)} steps: {tried.because}")
 
 
 def require_own_items(plans: Sequence[Plan]) -> None:

@@ -57,8 +57,10 @@ def supports(inputs: Inputs) -> str | None:
     """Needs several tasks, and layouts in one stage, without ZeRO-3, in replicas of equally many ranks."""
     if not inputs.model.tasks:
         return f"task_waves plans several tasks, each with a loss, and {inputs.model.name} has one"
-    if inputs.job.limits.tokens_per_rank is not None:
-        return "samples of all waves stay until the losses, and memory limits them | leave out limits.tokens_per_rank"
+    limits = inputs.job.limits
+    if limits.tokens_per_rank is not None or limits.inputs_per_rank:
+        limited = "limits.tokens_per_rank, and inputs_per_rank"
+        return f"samples of all waves stay until the losses, and memory limits them | leave out {limited}"
     for name in inputs.model.modules:
         for field, value in decided_fields(inputs.fixed_of(name)).items():
             if (field, value) == ("zero", 3):

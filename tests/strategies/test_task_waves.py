@@ -167,7 +167,7 @@ def test_more_tasks_than_replicas_are_dealt_longest_first(tmp_path: Path) -> Non
 
 
 def test_passes_of_one_replica_are_in_waves_of_their_own(tmp_path: Path) -> None:
-    inputs = inputs_in(tmp_path)
+    inputs = inputs_in(tmp_path, JOB.replace("software: megatron", "layout: {gradients: bf16}"))
     layouts = layouts_on_all_ranks(inputs, 1, "none")
     towers = towers_of(inputs, layouts)
     image, text, sound = (tuple(tower.samples) for tower in towers.values())
@@ -178,6 +178,7 @@ def test_passes_of_one_replica_are_in_waves_of_their_own(tmp_path: Path) -> None
     ]
     made = wave_plan(inputs, layouts, towers, passes)
     assert [[*each] for each in made.steps[0].micro_batches] == [["image", "text"], ["sound"]]
+    assert not violations(made) and made.layouts["text"].gradients == "float32"  # of one replica, nothing is sent
     assert {name: str(layout.ranks) for name, layout in made.layouts.items()} == {
         "image": "0-1",
         "text": "2",

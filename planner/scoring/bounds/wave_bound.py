@@ -15,7 +15,7 @@ from collections.abc import Iterable
 
 from planner.costs import CostLine, Pricing, TowerExchange, TowerSeconds, on_replicas, pricing_of
 from planner.plan.plan_file import Plan, assignments
-from planner.specs.base import Ranks, with_fields
+from planner.specs.base import with_fields
 from planner.specs.workload.items import Size
 
 HALVINGS = 60
@@ -27,10 +27,7 @@ def wave_seconds(plan: Plan, number: int, pricing: Pricing) -> float:
     tp = min(layout.tp for layout in plan.layouts.values())
     exchange = TowerExchange(
         towers,
-        {
-            name: with_fields(layout, ranks=Ranks(range(plan.size)), dp=plan.size // layout.tp)
-            for name, layout in plan.layouts.items()
-        },
+        {name: on_replicas(layout, range(plan.size // layout.tp)) for name, layout in plan.layouts.items()},
         max(1, min(plan.size, plan.ranks[0].per_node) // tp),
         lambda changed: pricing_of(with_fields(plan, layouts={**plan.layouts, **changed})),
     )
