@@ -16,7 +16,6 @@ gradients over the ranks that each has, once a step.
 """
 
 from collections.abc import Mapping, Sequence
-from itertools import product
 
 import numpy as np
 
@@ -26,15 +25,14 @@ from planner.placer import Lanes
 from planner.plan.join_plans import round_digits
 from planner.plan.legal.plan_laws import require_legal
 from planner.plan.plan_file import Alternative, Layout, Plan, assignments
-from planner.scoring import PlanMemory, exceeds_memory, states_error, with_score
+from planner.scoring import with_score
 from planner.specs.base import Ranks, with_fields
 from planner.specs.inputs import Inputs
 from planner.specs.parallelism import decided_fields
-from planner.strategies.plan_drafts import draft_plan, plan_uses
 from planner.strategies.static.layouts_plan import fitting_seconds, pricing_for
 from planner.strategies.waves.exchange_search import ExchangeSearch, samples_of
-from planner.strategies.waves.towers import layouts_on_all_ranks, towers_of
-from planner.strategies.waves.wave_baselines import marginal_gain, sequential, task_by_task
+from planner.strategies.waves.towers import layouts_by_memory, replica_sizes, require_states, towers_of
+from planner.strategies.waves.wave_baselines import longest_first, marginal_gain, sequential
 from planner.strategies.waves.wave_passes import malleable_optimum, wave_passes
 from planner.strategies.waves.wave_plan import TowerPass, wave_plan
 from planner.units import percent
@@ -43,7 +41,6 @@ SUMMARY = "several tasks: each tower's samples over just as many ranks as they s
 
 FIXABLE = ("tp", "sequence_parallel", "zero", "recompute", "dtype", "gradients", "overlap")
 SAME = Layout(ranks=Ranks((0,)), schedule="gpipe")  # what all towers have of other fields
-MEMORY_LADDER = ("none", "selective", "full")  # recomputation, as little as fits
 BASELINES = {
     "sequential": "each tower on all ranks that it scales to, one after another",
     "marginal_gain": "each task on ranks of its own",
@@ -90,34 +87,6 @@ def plan(inputs: Inputs, base: Plan | None) -> Plan:
     raise refused[-1]  # of the layouts that hold least
 
 
-def replica_sizes(inputs: Inputs) -> list[int]:
-    """The numbers of ranks that replicas of all towers may have, the least first; none where the job fixes several."""
-    kind, modules = inputs.cluster.ranks[0], inputs.model.modules
-    sizes = (inputs.cluster.size, min(kind.per_node, inputs.cluster.size), *(each.heads for each in modules.values()))
-    fixed = {tp for name in modules if (tp := inputs.fixed_of(name).tp)}
-    return [tp for tp in fixed or (1, 2, 4, 8) if len(fixed) < 2 and not any(size % tp for size in sizes)]
-
-
-def layouts_by_memory(inputs: Inputs) -> list[dict[str, Layout]]:
-    """Layouts of all towers that hold ever less on a rank: more recomputed, then in replicas of more ranks."""
-    able = list[dict[str, Layout]]()
-    for tp, recompute in product(replica_sizes(inputs), MEMORY_LADDER):
-        layouts = layouts_on_all_ranks(inputs, tp, recompute)
-        if layouts not in able:  # where the job fixes what is recomputed
-            able.append(layouts)
-    return able
-
-
-def require_states(inputs: Inputs, layouts: Mapping[str, Layout]) -> None:
-    """Raises Infeasible where the states of a tower fit no rank, though all share what ZeRO shards, before a search."""
-    for name, layout in layouts.items():
-        alone = {name: layout}
-        draft = draft_plan(inputs, plan_uses(inputs, alone, ()), alone, {}, ())
-        memory = PlanMemory(draft, pricing_for(inputs, alone))
-        if exceeds_memory(memory.static_bytes(0), memory.allowed_bytes(0)):
-            raise states_error(memory)
-
-
 def quickest(inputs: Inputs, layouts: Mapping[str, Layout]) -> Plan:
     """The plan of the samples on replicas that take least by simulation, with baselines as alternatives. Raises
     Infeasible where nothing fits.
@@ -129,10 +98,11 @@ def quickest(inputs: Inputs, layouts: Mapping[str, Layout]) -> Plan:
     baselines = {
         "sequential": sequential(towers, lanes.count),
         "marginal_gain": marginal_gain(inputs, towers, lanes.count),
-        "task_by_task": task_by_task(inputs, towers, lanes.count),
+        "task_by_task": longest_first(inputs, towers, [range(lanes.count)]),
     }
     placed = [*wave_passes(exchange, lanes, PLACED[inputs.effort])]
-    starts = [samples_of(exchange.towers, passes, lanes.count) for passes in (*[*baselines.values()][:2], *placed)]
+    begun = (baselines["sequential"], baselines["marginal_gain"], *placed)
+    starts = [samples_of(exchange.towers, passes, lanes.count) for passes in begun]
     found = [search.passes(samples) for samples in search.race(starts, MOVES[inputs.effort])]
     drafts = [wave_plan(inputs, exchange.layouts, towers, passes) for passes in (*found, *placed)]
     given = {name: wave_plan(inputs, layouts, towers, passes) for name, passes in baselines.items()}

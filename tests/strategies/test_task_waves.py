@@ -21,10 +21,10 @@ from planner.scoring.bounds.wave_bound import least_seconds, wave_seconds
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs, JobOptions, load_job
 from planner.strategies import task_waves, unsupported
-from planner.strategies.task_waves import layouts_by_memory, longest_exchange_first, replica_lanes
+from planner.strategies.task_waves import longest_exchange_first, replica_lanes
 from planner.strategies.waves.exchange_search import ExchangeSearch, samples_of
-from planner.strategies.waves.towers import layouts_on_all_ranks, towers_of
-from planner.strategies.waves.wave_baselines import marginal_gain, sequential, task_by_task
+from planner.strategies.waves.towers import layouts_by_memory, layouts_on_all_ranks, towers_of
+from planner.strategies.waves.wave_baselines import longest_first, marginal_gain, sequential
 from planner.strategies.waves.wave_passes import malleable_optimum, wave_passes
 from planner.strategies.waves.wave_plan import TowerPass, wave_plan
 
@@ -144,7 +144,7 @@ def test_baselines_and_placements_split_all_samples(tmp_path: Path) -> None:
     towers, lanes = towers_of(inputs, layouts), replica_lanes(inputs, layouts)
     exchange = longest_exchange_first(inputs, layouts, [*towers.values()], lanes)
     search = ExchangeSearch(exchange)
-    baselines = (sequential(towers, 8), task_by_task(inputs, towers, 8), marginal_gain(inputs, towers, 8))
+    baselines = (sequential(towers, 8), longest_first(inputs, towers, [range(8)]), marginal_gain(inputs, towers, 8))
     for passes in (*baselines, *wave_passes(exchange, lanes, 500)):
         samples = samples_of(exchange.towers, passes, 8)
         assert samples.sum(axis=1).tolist() == [len(tower.samples) for tower in exchange.towers]

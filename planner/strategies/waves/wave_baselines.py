@@ -26,20 +26,11 @@ def sequential(towers: Mapping[str, TowerSeconds], replicas: int) -> list[TowerP
     return passes
 
 
-def task_by_task(inputs: Inputs, towers: Mapping[str, TowerSeconds], replicas: int) -> list[TowerPass]:
-    """Each task by itself on all replicas."""
-    passes, start = list[TowerPass](), 0.0
-    for task in inputs.model.tasks:
-        passes += task_passes(inputs, towers, task, range(replicas), start)
-        start += task_seconds(inputs, towers, task, replicas)
-    return passes
-
-
 def marginal_gain(inputs: Inputs, towers: Mapping[str, TowerSeconds], replicas: int) -> list[TowerPass]:
     """Each task by itself, on replicas that no other has while there are enough."""
     tasks, seconds = inputs.model.tasks, partial(task_seconds, inputs, towers)
     if len(tasks) > replicas:
-        return longest_first(inputs, towers, {task: seconds(task, 1) for task in tasks}, replicas)
+        return longest_first(inputs, towers, [(replica,) for replica in range(replicas)])
     widths = dict.fromkeys(tasks, 1)
     for _ in range(replicas - len(tasks)):
         gains = {task: seconds(task, width) - seconds(task, width + 1) for task, width in widths.items()}
@@ -58,13 +49,14 @@ def task_seconds(inputs: Inputs, towers: Mapping[str, TowerSeconds], task: str, 
 
 
 def longest_first(
-    inputs: Inputs, towers: Mapping[str, TowerSeconds], seconds: Mapping[str, float], replicas: int
+    inputs: Inputs, towers: Mapping[str, TowerSeconds], places: Sequence[Sequence[int]]
 ) -> list[TowerPass]:
-    """Each task on one replica, the longest first to that which has least."""
-    passes, busy = list[TowerPass](), [0.0] * replicas
+    """Each task by itself on one of some places, all of as many replicas: the longest first to that which has least."""
+    passes, busy = list[TowerPass](), [0.0] * len(places)
+    seconds = {task: task_seconds(inputs, towers, task, len(places[0])) for task in inputs.model.tasks}
     for task in sorted(seconds, key=lambda task: -seconds[task]):
         least = busy.index(min(busy))
-        passes += task_passes(inputs, towers, task, (least,), busy[least])
+        passes += task_passes(inputs, towers, task, places[least], busy[least])
         busy[least] += seconds[task]
     return passes
 
