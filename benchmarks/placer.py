@@ -104,7 +104,6 @@ def run(data: Path | None) -> Iterator[Figures]:
                         "over_bound": round(found.seconds / allocation.bound, 4),
                         "sequential": round(sequential(works, devices) / found.seconds, 3),
                         "marginal_gain": round(marginal_gain(tasks, devices, overhead, whole) / found.seconds, 3),
-                        "utilisation": round(found.utilisation(lanes), 3),
                         "pieces": {e.piece.name: f"{e.piece.items} on {e.mode.width}" for e in found.placed},
                         "processor_seconds": round(process_time() - began, 2),
                     }

@@ -29,7 +29,7 @@ FLOORS = (
     ("specs",),
     ("files",),
     ("extras",),
-    ("units", "errors", "callbacks"),
+    ("units", "errors", "callbacks", "moves"),
     ("printable",),
 )
 FLOOR_OF = {name: number for number, floor in enumerate(FLOORS) for name in floor} | {"__main__": -1}

@@ -50,12 +50,11 @@ from planner.costs.pricing import Pricing, StepPrices, pricing_of
 from planner.costs.rate_lines import head_line, layers_line
 from planner.costs.shared_prices import SendRoute, SharedPrices
 from planner.costs.step.expert_ratio import expert_ratio, published_ratio
-from planner.costs.tower_exchange import BACKWARD_SHARE, TowerExchange, on_replicas, replica_ranks
+from planner.costs.tower_exchange import TowerExchange, on_replicas, replica_ranks
 from planner.costs.tower_seconds import TowerSeconds
 from planner.costs.ulysses_or_ring import allowed_degrees, split_degree
 
 __all__ = [
-    "BACKWARD_SHARE",
     "CAST_PRECISIONS",
     "DISPATCHES",
     "KERNELS_AS",

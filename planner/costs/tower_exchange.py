@@ -13,10 +13,10 @@ from planner.plan.mesh.synchronisation import reduces_gradients
 from planner.plan.plan_file import Layout
 from planner.plan.task import Task
 from planner.specs.base import Layers, Ranks, with_fields
+from planner.specs.hardware.profile import BACKWARD_SHARE
 from planner.units import MS
 
 Exchange = tuple[float, float]  # seconds of a reduction, and of a gather
-BACKWARD_SHARE = 2.0 / 3.0  # of both passes
 
 
 @dataclass(frozen=True)
@@ -96,9 +96,10 @@ class TowerExchange:
 
 
 def on_replicas(layout: Layout, replicas: Sequence[int]) -> Layout:
-    """A layout on these replicas alone."""
+    """A layout on these replicas alone; one of them sends no gradients."""
     ranks = Ranks(rank for replica in replicas for rank in replica_ranks(layout, replica))
-    return with_fields(layout, ranks=ranks, dp=len(replicas))
+    gradients = layout.gradients if len(replicas) > 1 else "float32"
+    return with_fields(layout, ranks=ranks, dp=len(replicas), gradients=gradients)
 
 
 def replica_ranks(layout: Layout, replica: int) -> Ranks:

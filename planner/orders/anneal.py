@@ -8,6 +8,7 @@ exceed the memory are not timed. Work is counted in slots that were looked at.
 from math import inf
 from random import Random
 
+from planner.moves import ThresholdAccepting
 from planner.orders.pipeline_problem import OPTIMAL_WITHIN, Order, OrderObjective, PipelineProblem
 from planner.orders.slot_timing import MEMORY_ROUNDING, slot_times, stage_spans
 
@@ -21,25 +22,22 @@ def anneal(
     pipeline: PipelineProblem, objective: OrderObjective, order: Order, work: int, lower_bound: float, seed: int
 ) -> Order:
     """An order at least as good, after looking at up to `work` slots; stops at the lower bound."""
-    random = Random(seed).random
     p, slots = pipeline.stages, 3 * pipeline.micro_batches
-    moves = work // (p * slots)
-    current, best = order, order
-    score, best_seconds = score_and_seconds(pipeline, objective, current)
-    for move in range(moves):
-        if best_seconds <= lower_bound * (1 + OPTIMAL_WITHIN):
-            break
+
+    def moved(current: Order, draws: Random) -> Order | None:
+        random = draws.random
         s = int(random() * p)
         word = move_slot(current[s], int(random() * slots), signed_distance(random()), random() < SWAP_SHARE)
-        if word == current[s] or not stage_order_fits(pipeline, s, word):
-            continue
-        changed = (*current[:s], word, *current[s + 1 :])
-        new_score, seconds = score_and_seconds(pipeline, objective, changed)
-        if new_score <= score * (1 + INITIAL_TOLERANCE * random() * (1 - move / moves)):
-            current, score = changed, new_score
-            if seconds < best_seconds:
-                best, best_seconds = changed, seconds
-    return best
+        fits = word != current[s] and stage_order_fits(pipeline, s, word)
+        return (*current[:s], word, *current[s + 1 :]) if fits else None
+
+    search = ThresholdAccepting(
+        moved,
+        lambda current: seconds_and_score(pipeline, objective, current),
+        INITIAL_TOLERANCE,
+        lower_bound * (1 + OPTIMAL_WITHIN),
+    )
+    return search.best(order, work // (p * slots), Random(seed))
 
 
 def signed_distance(draw: float) -> int:
@@ -85,8 +83,8 @@ def stage_order_fits(pipeline: PipelineProblem, s: int, slots: str) -> bool:
     return True
 
 
-def score_and_seconds(pipeline: PipelineProblem, objective: OrderObjective, order: Order) -> tuple[float, float]:
-    """The score that the search minimises, and the objective in seconds; both infinite for an order that deadlocks."""
+def seconds_and_score(pipeline: PipelineProblem, objective: OrderObjective, order: Order) -> tuple[float, float]:
+    """The objective in seconds, and the score by which moves are judged; both infinite for an order that deadlocks."""
     timing = slot_times(pipeline, order)
     if timing is None:
         return inf, inf
@@ -95,7 +93,7 @@ def score_and_seconds(pipeline: PipelineProblem, objective: OrderObjective, orde
     else:
         each = [end + after for end, after in zip(timing.ends, pipeline.tail_seconds, strict=True)]
     longest = max(each)
-    return longest + MEAN_END_WEIGHT * sum(each) / len(each), longest
+    return longest, longest + MEAN_END_WEIGHT * sum(each) / len(each)
 
 
 SWEEPS = 3
@@ -103,7 +101,7 @@ SWEEPS = 3
 
 def swap_neighbours(pipeline: PipelineProblem, objective: OrderObjective, order: Order, lower_bound: float) -> Order:
     """An order at least as good, by swaps of neighbouring slots of a stage; stops at the lower bound."""
-    current, (score, seconds) = order, score_and_seconds(pipeline, objective, order)
+    current, (seconds, score) = order, seconds_and_score(pipeline, objective, order)
     for _ in range(SWEEPS):
         before = score
         for s in range(pipeline.stages):
@@ -117,7 +115,7 @@ def swap_neighbours(pipeline: PipelineProblem, objective: OrderObjective, order:
                 if not stage_order_fits(pipeline, s, slots):
                     continue
                 changed = (*current[:s], slots, *current[s + 1 :])
-                changed_score, changed_seconds = score_and_seconds(pipeline, objective, changed)
+                changed_seconds, changed_score = seconds_and_score(pipeline, objective, changed)
                 if changed_score < score and changed_seconds <= seconds:
                     current, score, seconds = changed, changed_score, changed_seconds
         if score == before:

@@ -27,11 +27,9 @@ class Work:
     seconds: Callable[[int, int], float]  # of a width and a number of items
     widths: tuple[int, ...]  # numbers of lanes, rising
     after: Mapping[str, float] = field(default_factory=dict)  # works that end before → seconds from then to its start
-    bytes: Callable[[int, int], float] | None = None  # on each lane, of a width and a number of items
-    near: tuple[str, ...] = ()  # works whose lanes it shares where that delays nothing
 
     def mode(self, width: int, items: int) -> Mode:
-        return Mode(self.seconds(width, items), width, bytes=self.bytes(width, items) if self.bytes else 0.0)
+        return Mode(self.seconds(width, items), width)
 
     def speeds(self, devices: int) -> SpeedEnvelope:
         """The envelope of its speeds: at each width, with the number of items that is quickest for its size."""
@@ -136,9 +134,9 @@ def allocate(works: Sequence[Work], lanes: Lanes, effort: int = EFFORT) -> tuple
 def slots_of(work: Work) -> Iterator[Piece]:
     """The two pieces that a work may become, the second after the first."""
     after = {f"{name}/{slot}": lag for name, lag in work.after.items() for slot in (0, 1)}
-    near, first = tuple(f"{name}/{slot}" for name in work.near for slot in (0, 1)), f"{work.name}/0"
-    yield Piece(first, (), after, near=near, work=work.name)
-    yield Piece(f"{work.name}/1", (), {**after, first: 0.0}, near=(*near, first), work=work.name)
+    first = f"{work.name}/0"
+    yield Piece(first, (), after, work=work.name)
+    yield Piece(f"{work.name}/1", (), {**after, first: 0.0}, near=(first,), work=work.name)
 
 
 def changed(parts: tuple[Part, ...], widths: Sequence[Sequence[int]], draws: Random) -> tuple[Part, ...]:

@@ -43,7 +43,6 @@ def numbers(lanes: int) -> tuple[int, ...]:
 class LaneClass:
     """Lanes of a class, and what they hold."""
 
-    lanes: Lanes
     shares: LaneTimeline
     bytes: LaneTimeline
     nodes: tuple[int, ...]  # the lanes of each
@@ -53,20 +52,14 @@ class LaneClass:
         every = (1 << lanes.count) - 1
         size = lanes.per_node or lanes.count
         nodes = tuple(every & ((1 << size) - 1) << first for first in range(0, lanes.count, size))
-        made = cls(lanes, LaneTimeline(1.0, held=[{0.0: every}]), LaneTimeline(lanes.bytes, held=[{0.0: every}]), nodes)
+        made = cls(LaneTimeline(1.0, held=[{0.0: every}]), LaneTimeline(lanes.bytes, held=[{0.0: every}]), nodes)
         for each in lanes.taken:
             made.shares.add(each.start, each.end, bits(each.lanes), each.share)
             made.bytes.add(each.start, each.end, bits(each.lanes), each.bytes)
         return made
 
     def copy(self) -> "LaneClass":
-        return LaneClass(self.lanes, self.shares.copy(), self.bytes.copy(), self.nodes)
-
-    def fits(self, room: int, width: int) -> bool:
-        """Whether a piece may be on so many of the lanes with room."""
-        if room.bit_count() < width or self.lanes.straddle or width > self.nodes[0].bit_count():
-            return room.bit_count() >= width
-        return any((node & room).bit_count() >= width for node in self.nodes)
+        return LaneClass(self.shares.copy(), self.bytes.copy(), self.nodes)
 
     def chosen(self, room: int, width: int, near: int, start: float) -> int:
         """So many of the lanes with room: of one node where one has as many, near others, the fullest first.
@@ -204,7 +197,7 @@ class ListSchedule:
             room = among & shares.over(rooms, start, end)
             if holding:
                 room &= held.over(holding, start, inf if holds else end)
-            if there.fits(room, mode.width) and (best is None or end < best.end):
+            if room.bit_count() >= mode.width and (best is None or end < best.end):
                 best = Spot(start, end, room)
         return best
 

@@ -56,7 +56,6 @@ class Lanes:
     name: str = "compute"
     per_node: int | None = None  # lanes of a node, which follow each other; None: one node
     bytes: float = inf  # that each holds
-    straddle: bool = True  # whether a piece that a node could hold may be on two, where none has room as early
     taken: tuple[Taken, ...] = ()
 
 
@@ -86,9 +85,3 @@ class Placement:
     def seconds(self) -> float:
         """When the last ends."""
         return max((each.end for each in self.placed), default=0.0)
-
-    def utilisation(self, lanes: Lanes) -> float:
-        """The share of a class's time until the last ends that its pieces use."""
-        used = (each for each in self.placed if each.mode.on == lanes.name)
-        busy = sum((each.end - each.start) * len(each.lanes) * each.mode.share for each in used)
-        return busy / (lanes.count * self.seconds) if self.seconds else 0.0

@@ -18,14 +18,12 @@ def place(
     lanes: Sequence[Lanes],
     pricing: Pricing | None = None,
     effort: int = EFFORT,
-    known: Placement | None = None,
 ) -> Placement | None:
     """The best placement found, None where none was; `effort`: pieces that the search may place.
 
     All lists with all modes are tried if they are few, which finds the least makespan where list schedules do. Else
     moves improve them; the pieces as they stand, each in its first mode, are among the starts. With `pricing`, seconds
-    of a mode are the least that it may give. `known` is a placement of the same work on some of these lanes: the answer
-    is never worse, though the search alone may find less where it has a lane more.
+    of a mode are the least that it may give.
     """
     search: ScheduleSearch[int] = ScheduleSearch(
         PieceGraph.of(pieces, lanes, pricing),
@@ -43,8 +41,7 @@ def place(
         starts += [search.longest_first(choices) for choices in allotments(options, [1.0] * len(options))]
         best = search.race(starts, schedules)
     made = search.schedule(best)
-    found = made.placement() if made else None
-    return known if known and (found is None or known.seconds <= found.seconds) else found
+    return made.placement() if made else None
 
 
 def every_state(counts: Sequence[int]) -> Iterator[State[int]]:

@@ -1,6 +1,5 @@
-"""Better lists and choices, by moves: threshold accepting (Dueck and Scheuer, J. Computational Physics 90, 1990).
+"""Better lists and choices, by moves: a move changes the choice of a piece or its place in the list.
 
-A move changes the choice of a piece or its place in the list; a slightly worse schedule is accepted too, ever less so.
 Several starts race: after each round the better half goes on. Work is counted in schedules, draws are the same always.
 """
 
@@ -10,6 +9,7 @@ from math import inf
 from random import Random
 from typing import Generic, TypeVar
 
+from planner.moves import ThresholdAccepting
 from planner.placer.list_schedule import ListSchedule, PieceGraph
 from planner.placer.malleable import longest_ends
 from planner.placer.pieces import Mode
@@ -61,36 +61,23 @@ class ScheduleSearch(Generic[Choice]):
         """The best state found by so many schedules and those of the starts, which come first where they are equal."""
         runners = sorted(dict.fromkeys(starts), key=self.seconds)[:RUNNERS]
         rounds = len(runners).bit_length()
+        search = ThresholdAccepting(self.moved, self.seconds, TOLERANCE, self.bound * (1 + WITHIN))
         for number in range(rounds):
             share = schedules // rounds // len(runners)
-            runners = [self.improved(each, share, Random(number)) for each in runners]
+            runners = [search.best(each, share, Random(number)) for each in runners]
             runners = sorted(runners, key=self.seconds)[: max(1, len(runners) // 2)]
         return runners[0]
 
-    def improved(self, start: State[Choice], schedules: int, draws: Random) -> State[Choice]:
-        current = best = start
-        least, guide = self.seconds(start)
-        for step in range(schedules):
-            if least <= self.bound * (1 + WITHIN):
-                break
-            changed = self.moved(current, draws)
-            if changed == current:
-                continue
-            value, new_guide = self.seconds(changed)
-            if new_guide <= guide * (1 + TOLERANCE * draws.random() * (1 - step / schedules)):
-                current, guide = changed, new_guide
-            if value < least:
-                best, least = changed, value
-        return best
-
-    def moved(self, state: State[Choice], draws: Random) -> State[Choice]:
+    def moved(self, state: State[Choice], draws: Random) -> State[Choice] | None:
         order, choices = state
         if draws.random() >= LIST_SHARE:
-            return order, self.change(choices, draws)
-        moved = [*order]
-        piece = moved.pop(int(draws.random() * len(order)))
-        moved.insert(int(draws.random() * len(order)), piece)
-        return tuple(moved), choices
+            choices = self.change(choices, draws)
+        else:
+            moved = [*order]
+            piece = moved.pop(int(draws.random() * len(order)))
+            moved.insert(int(draws.random() * len(order)), piece)
+            order = tuple(moved)
+        return None if (order, choices) == state else (order, choices)
 
 
 def allotments(

@@ -102,12 +102,15 @@ def modules_text(plan: Plan) -> str:
     """Return a sentence on where each of several modules runs, how it is sharded, and when: `vision on all 32 GPUs,
     data parallel, for 2 micro-batches at once; llm on the same GPUs, tp 2, pp 2`.
     """
-    told, places = [], dict[Ranks, str]()
+    told, places, last = [], dict[Ranks, str](), Ranks()
     for name, layout in plan.layouts.items():
-        whole = len(layout.ranks) == plan.size
-        where = "the same" if layout.ranks in places else f"all {plan.size}" if whole else str(layout.ranks)
-        places[layout.ranks] = name
-        told.append(f"{name} on {where} GPUs, {', '.join([sharding_text(layout), *moments_text(layout)])}")
+        where = f"rank{'s' if len(layout.ranks) > 1 else ''} {layout.ranks}"
+        if layout.ranks in places:
+            where = "the same GPUs" if layout.ranks == last else f"the GPUs of {places[layout.ranks]}"
+        elif len(layout.ranks) == plan.size:
+            where = f"all {plan.size} GPUs"
+        places[layout.ranks], last = name, layout.ranks
+        told.append(f"{name} on {where}, {', '.join([sharding_text(layout), *moments_text(layout)])}")
     return "; ".join(told)
 
 

@@ -2,10 +2,11 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 
 from planner.errors import InputError
-from planner.plan.plan_file import Breakdown, Group, Outcome, Plan, Prediction
-from planner.specs.base import with_fields
+from planner.plan.plan_file import Alternative, Breakdown, Group, Outcome, Plan, Prediction
+from planner.specs.base import Indices, with_fields
 
 
 def join_plans(plans: Sequence[Plan]) -> Plan:
@@ -24,6 +25,10 @@ def join_plans(plans: Sequence[Plan]) -> Plan:
     feeds = {
         edge: {item: fed for plan in plans for item, fed in plan.uses.feeds[edge].items()} for edge in first.uses.feeds
     }
+    tasks = {
+        name: with_fields(task, samples=Indices(sorted({s for plan in plans for s in plan.uses.tasks[name].samples})))
+        for name, task in first.uses.tasks.items()
+    }
     dropped = tuple(sample for plan in plans for sample in plan.uses.dropped)
     left_out = joined_left_out((plan.uses.left_out for plan in plans), first.layouts)
     steps = [
@@ -34,10 +39,20 @@ def join_plans(plans: Sequence[Plan]) -> Plan:
         made=with_fields(first.made, batches=len(plans)),
         outcome=total_outcome([plan.outcome for plan in plans]),
         prediction=total_prediction([plan.prediction for plan in plans]),
+        alternatives=tuple(map(partial(joined_alternative, plans), first.alternatives)),
         groups=all_groups(plans),
         steps=tuple(steps),
-        uses=with_fields(first.uses, items=items, feeds=feeds, dropped=dropped, left_out=left_out),
+        uses=with_fields(first.uses, items=items, feeds=feeds, tasks=tasks, dropped=dropped, left_out=left_out),
     )
+
+
+def joined_alternative(plans: Sequence[Plan], tried: Alternative) -> Alternative:
+    """Return an alternative of the first plan as an estimate of all, by how much longer these take than the first."""
+    seconds = tried.about if tried.value is None else tried.value
+    if seconds is None:
+        return tried
+    about = round_digits(seconds * sum(plan.outcome.value for plan in plans) / plans[0].outcome.value)
+    return with_fields(tried, value=None, about=about, because=f"of the first of {len(plans)} steps: {tried.because}")
 
 
 def require_own_items(plans: Sequence[Plan]) -> None:

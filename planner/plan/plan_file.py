@@ -174,7 +174,7 @@ class Alternative(Spec):
     launchable: bool = True  # whether the software can launch it; else `because` names its rule
     groups: bool = False  # whether groups of ranks change with every micro-batch, so that `layouts` do not say it all
     too_slow: bool = False  # whether it was not simulated, as `because` says, and may fit
-    about: Amount | None = None  # of one that is too slow: as `value`, at least or by an estimate
+    about: Amount | None = None  # where there is no value: at least, or by an estimate
 
 
 class Breakdown(Spec):

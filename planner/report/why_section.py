@@ -122,7 +122,15 @@ def alternatives_table(plan: Plan) -> Content:
         )
         for ranked in ranked_alternatives(plan)
     ]
-    failed = [(each.text, each.verdict, "", each.because) for each in unranked_alternatives(plan)]
+    failed = [
+        (
+            each.text,
+            each.verdict if each.tried.about is None else f"≈ {goal.formatted(each.tried.about)}, {each.verdict}",
+            "",
+            each.because,
+        )
+        for each in unranked_alternatives(plan)
+    ]
     heads = (
         "alternative",
         ">step" if plan.outcome.objective == STEP_SECONDS else f">{goal.unit}",

@@ -140,7 +140,7 @@ def alternative_answer(plan: Plan, tried: Alternative) -> PlanAnswer:
         None if value is None else seconds_for_value(plan, value, every) for value in (tried.value, tried.about)
     )
     answer = {"strategy": tried.strategy, "layouts": layouts, "step_seconds": seconds, "because": tried.because}
-    return answer | ({"about_seconds": about} if tried.too_slow else {})
+    return answer | ({"about_seconds": about} if tried.too_slow or tried.about is not None else {})
 
 
 def nearest_answer(plan: Plan) -> PlanAnswer | None:

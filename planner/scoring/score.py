@@ -240,6 +240,17 @@ def require_peaks(plan: Plan, plan_memory: PlanMemory, peaks: Sequence[float]) -
         )
 
 
+def states_error(plan_memory: PlanMemory) -> Infeasible:
+    """The error of modules that leave no room on rank 0 whatever it works on."""
+    names = " and ".join(f"`{name}`" for name in plan_memory.plan.layouts)
+    held, allowed = (each / GIB for each in (plan_memory.static_bytes(0), max(plan_memory.allowed_bytes(0), 0.0)))
+    return Infeasible(
+        f"states of {names}, context and buffers take {held:.1f} GiB of each rank, which may use {allowed:.1f} GiB",
+        where="memory (what binds)",
+        fix="more ranks, a higher ZeRO stage, or a smaller memory_margin",
+    )
+
+
 def task_seconds(scores: Iterable[Score]) -> dict[str, float]:
     """What tasks of some steps are predicted to take, by id: the longest where several ranks or steps have one."""
     seconds: dict[str, float] = {}

@@ -99,11 +99,11 @@ def false_outcome(plan: Plan, scores: Sequence[Score], stated: Stated) -> Iterat
     of_steps = [scores[number] for number in stated.numbers]
     value = objective_value(plan, sum(each.step_seconds for each in of_steps), stated.numbers)
     if differs(written.value, value):
+        stated_text, own_text = goal.formatted(written.value), goal.formatted(value)
+        if stated_text == own_text:
+            stated_text, own_text = f"{written.value:.9g}", f"{value:.9g}"
         verb = goal.verb.removesuffix("s")
-        yield (
-            "outcome.value",
-            f"the plan states {goal.formatted(written.value)}, and its decisions {verb} {goal.formatted(value)}",
-        )
+        yield "outcome.value", f"the plan states {stated_text}, and its decisions {verb} {own_text}"
     proven = value
     if SPACE not in written.bound_by.split("+"):
         seconds = sum(min(each.bound.seconds, each.step_seconds) for each in of_steps)

@@ -54,7 +54,7 @@ class UnrankedAlternative(NamedTuple):
 
     tried: Alternative  # the first of them
     text: str
-    verdict: str  # impossible, or too slow
+    verdict: str  # impossible, too slow, or an estimate
     because: str
 
 
@@ -86,8 +86,8 @@ def tie_spread(plan: Plan) -> float:
 
 
 def unranked_alternatives(plan: Plan) -> list[UnrankedAlternative]:
-    """The alternatives of a plan that are impossible, or too slow to be simulated: of one strategy with one reason,
-    whatever its numbers, as one.
+    """The alternatives of a plan that are impossible, too slow to be simulated, or estimates: of one strategy with one
+    reason, whatever its numbers, as one.
     """
     alike: dict[tuple[str, str], list[Alternative]] = {}
     for each in plan.alternatives:
@@ -97,7 +97,7 @@ def unranked_alternatives(plan: Plan) -> list[UnrankedAlternative]:
         UnrankedAlternative(
             group[0],
             merged_text(group, plan),
-            "too slow" if group[0].too_slow else "impossible",
+            "too slow" if group[0].too_slow else "impossible" if group[0].about is None else "estimate",
             merged_reason([each.because for each in group]),
         )
         for group in alike.values()
@@ -131,9 +131,10 @@ class UndecidedOrder(NamedTuple):
 
 def undecided_order(plan: Plan) -> UndecidedOrder:
     """The ties of a plan that compute in its data types and are the cheapest to measure, and what that is worth; none:
-    no gain.
+    no gain. No job asks for what towers of several tasks are beside.
     """
-    first = [each.tried for each in ranked_alternatives(plan) if each.tie][:MOST_TIES]
+    ranked = [] if plan.uses.tasks else ranked_alternatives(plan)
+    first = [each.tried for each in ranked if each.tie][:MOST_TIES]
     loss = objective_of(plan).loss
     values = [loss(plan.outcome.value), *(loss(tie.value or 0.0) for tie in first)]
     spreads = own_spreads(plan, first)

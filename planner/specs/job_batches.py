@@ -125,8 +125,11 @@ def in_job_file(error: InputError, path: Path) -> InputError:
 
 def replace_lengths(job: Job, path: Path) -> Workload:
     """Return the workload with lengths from a folder of tokens or samples, from a file of samples where the job has
-    one, or from a file of lengths with the same column as the job's.
+    one, or from a file of lengths with the same column as the job's. Raises InputError where tasks say them.
     """
+    if job.workload.tasks:
+        message, fix = "tasks say the sizes of their samples themselves", "leave it out, and change workload.tasks"
+        raise InputError(message, where="--lengths", fix=fix)
     lengths = job.workload.lengths
     if os.path.isdir(path) or path.name == OFFSETS:
         return with_fields(job.workload, lengths=folder_lengths(path if os.path.isdir(path) else path.parent))

@@ -34,7 +34,6 @@ STRATEGIES: dict[str, StrategyEntry] = {
         "planner.strategies.task_waves",
         decides=("layouts", "ranks", "groups", "samples"),
         kinds="one",
-        batches="one",
         losses="several",
     ),
     "pipeline_order": StrategyEntry(

@@ -172,7 +172,11 @@ def sample_module(plan: Plan) -> str:
     """The module whose items are the samples: the one that feeds no other. Raises InputError where several do not."""
     if plan.uses.tasks:
         message = "towers of several tasks are placed together, and not solved again with one change"
-        raise InputError(message, where="uses.tasks", fix="change its job, and planner solve JOB")
+        raise InputError(
+            message,
+            where=f"{plan.name} (uses.tasks)",
+            fix="change its job, and planner solve JOB; items are named with their module",
+        )
     sources = {edge.source for edge in plan.edges}
     ends = [name for name in plan.layouts if name not in sources]
     if len(ends) != 1:

@@ -79,7 +79,8 @@ def tied_plans(path: Path) -> list[Contender]:
     plan = pipeline.read_plan(path)
     order = undecided_order(plan)
     if not order.ties:
-        what = "no alternative is so close that predictions could not tell it from the plan"
+        close = "no alternative is so close that predictions could not tell it from the plan"
+        what = "no job asks for the alternatives of several tasks" if plan.uses.tasks else close
         raise InputError(what, where=f"{path} (alternatives)", fix="nothing: planner run trains the plan")
     inputs = inputs_of_plan(plan, path.parent)
     found = [Contender("the plan", path, plan)]

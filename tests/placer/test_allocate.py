@@ -81,12 +81,7 @@ def test_levels_run_side_by_side():
     assert allocation.seconds_of_levels == 20.0
 
 
-def test_bytes_limit_what_a_work_gets():
-    """Eight items are four on each of two lanes, or at least four in one of two pieces."""
-    work = Work("w", 8, line(1.0, 1.0), (1, 2), bytes=lambda width, items: float(-(-items // width)))
-    assert all(piece.modes[0].bytes <= 4 for piece in allocate([work], Lanes(2, bytes=4.0), effort=2000))
-    assert len(allocate([work], Lanes(1, bytes=4.0), effort=2000)) == 2
-    assert allocate([work], Lanes(1, bytes=3.0), effort=2000) == ()
+def test_what_fits_nowhere_becomes_no_piece():
     assert allocate([Work("wide", 8, line(1.0, 1.0), (4, 8))], Lanes(2)) == () == allocate([], Lanes(2))
 
 

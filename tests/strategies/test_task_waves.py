@@ -1,6 +1,7 @@
 """Several tasks in waves: what a plan must hold, its bound against every split, baselines, and what cannot be."""
 
 from collections import Counter
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from planner import pipeline
 from planner.costs import CostLine, TowerSeconds, pricing_of
 from planner.errors import Infeasible, InputError, PlannerError
+from planner.plan.join_plans import join_plans
 from planner.plan.legal.plan_laws import violations
 from planner.plan.plan_file import Plan, assignments
 from planner.plan.tasks.expand import expand
@@ -18,11 +20,11 @@ from planner.scoring import score
 from planner.scoring.bounds.wave_bound import least_seconds, wave_seconds
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs, JobOptions, load_job
-from planner.strategies import unsupported
+from planner.strategies import task_waves, unsupported
 from planner.strategies.task_waves import longest_exchange_first, replica_lanes
 from planner.strategies.waves.exchange_search import ExchangeSearch, samples_of
-from planner.strategies.waves.towers import layouts_on_all_ranks, towers_of
-from planner.strategies.waves.wave_baselines import marginal_gain, sequential
+from planner.strategies.waves.towers import layouts_by_memory, layouts_on_all_ranks, towers_of
+from planner.strategies.waves.wave_baselines import longest_first, marginal_gain, sequential
 from planner.strategies.waves.wave_passes import malleable_optimum, wave_passes
 from planner.strategies.waves.wave_plan import TowerPass, wave_plan
 
@@ -142,7 +144,8 @@ def test_baselines_and_placements_split_all_samples(tmp_path: Path) -> None:
     towers, lanes = towers_of(inputs, layouts), replica_lanes(inputs, layouts)
     exchange = longest_exchange_first(inputs, layouts, [*towers.values()], lanes)
     search = ExchangeSearch(exchange)
-    for passes in (sequential(towers, 8), marginal_gain(inputs, towers, 8), *wave_passes(exchange, lanes, 500)):
+    baselines = (sequential(towers, 8), longest_first(inputs, towers, [range(8)]), marginal_gain(inputs, towers, 8))
+    for passes in (*baselines, *wave_passes(exchange, lanes, 500)):
         samples = samples_of(exchange.towers, passes, 8)
         assert samples.sum(axis=1).tolist() == [len(tower.samples) for tower in exchange.towers]
         better = search.improved(samples, 60)
@@ -164,7 +167,7 @@ def test_more_tasks_than_replicas_are_dealt_longest_first(tmp_path: Path) -> Non
 
 
 def test_passes_of_one_replica_are_in_waves_of_their_own(tmp_path: Path) -> None:
-    inputs = inputs_in(tmp_path)
+    inputs = inputs_in(tmp_path, JOB.replace("software: megatron", "layout: {gradients: bf16}"))
     layouts = layouts_on_all_ranks(inputs, 1, "none")
     towers = towers_of(inputs, layouts)
     image, text, sound = (tuple(tower.samples) for tower in towers.values())
@@ -175,6 +178,7 @@ def test_passes_of_one_replica_are_in_waves_of_their_own(tmp_path: Path) -> None
     ]
     made = wave_plan(inputs, layouts, towers, passes)
     assert [[*each] for each in made.steps[0].micro_batches] == [["image", "text"], ["sound"]]
+    assert not violations(made) and made.layouts["text"].gradients == "float32"  # of one replica, nothing is sent
     assert {name: str(layout.ranks) for name, layout in made.layouts.items()} == {
         "image": "0-1",
         "text": "2",
@@ -192,7 +196,11 @@ def test_passes_of_one_replica_are_in_waves_of_their_own(tmp_path: Path) -> None
         ("strategy: task_waves", "strategy: modality_layout", "plans one loss"),
         ("software: megatron", "software: megatron\nlayout: {zero: 3}", "ZeRO-3"),
         ("software: megatron", "software: megatron\nlayout: {pp: 2}", "in replicas of tensor ranks"),
-        ("software: megatron", "software: megatron\nlimits: {oom_chance: 0.05, memory_margin: 0.999}", "would hold"),
+        ("software: megatron", "software: megatron\nlimits: {oom_chance: 0.05, memory_margin: 0.999}", "states of"),
+        ("software: megatron", "layout: {tp: 16}", "which divide their heads and the ranks of a node"),
+        ("software: megatron", "fix: {layouts: {image: {tp: 2}, text: {tp: 1}}}", "of equally many ranks"),
+        ("software: megatron", "layout: {schedule: 1f1b}", "plans no schedule of its own"),
+        ("software: megatron", "limits: {tokens_per_rank: 300}", "memory limits them"),
     ],
 )
 def test_what_cannot_be_is_a_located_error(tmp_path: Path, old: str, new: str, message: str) -> None:
@@ -223,6 +231,36 @@ def test_a_job_leaves_out_tasks_and_their_modules(tmp_path: Path) -> None:
     assert [*inputs.model.modules] == ["image", "text"] and inputs.job.workload.batch_rows == 24
 
 
+def test_one_tower_that_fixes_tensor_ranks_has_all_do_so(tmp_path: Path) -> None:
+    inputs = inputs_in(tmp_path, JOB.replace("software: megatron", "fix: {layouts: {image: {tp: 2}}}"))
+    found = layouts_by_memory(inputs)
+    assert {layout.tp for layouts in found for layout in layouts.values()} == {2}
+    assert [layouts["text"].recompute for layouts in found] == ["none", "selective", "full"]
+
+
+def test_a_frozen_tower_takes_no_constant_out_of_the_bound(plan: Plan) -> None:
+    frozen = with_fields(plan.uses.models["image"], trained="none")
+    alone = with_fields(plan, uses=with_fields(plan.uses, models={**plan.uses.models, "image": frozen}))
+    bound = wave_seconds(alone, 0, pricing_of(alone))
+    assert plan.uses.prices.timing.step_ms / 1e3 < bound <= wave_seconds(plan, 0, pricing_of(plan))
+
+
+def test_later_batches_keep_the_ranks_of_the_first(plan: Plan, tmp_path: Path) -> None:
+    inputs = inputs_in(tmp_path)
+    (second,) = load_job(job_in(tmp_path), JobOptions(first_row=40)).batches
+    later = task_waves.plan(replace(inputs, batches=(second,), effort=1), plan)
+    both = join_plans([plan, later])
+    assert both.layouts == later.layouts and not violations(both) and len(both.steps) == 2
+    assert [[*task.samples] for task in both.uses.tasks.values()] == [
+        [*range(24), *range(40, 64)],
+        [*range(24, 40), *range(64, 80)],
+    ]
+    whole = [each.value or each.about for each in both.alternatives]
+    assert whole == pytest.approx(
+        [(each.value or each.about) * both.outcome.value / plan.outcome.value for each in plan.alternatives]
+    )
+
+
 def test_other_strategies_refuse_several_losses(tmp_path: Path) -> None:
     inputs = inputs_in(tmp_path)
     named = {name: unsupported(name, inputs) for name in ("sequence_groups", "parallel_search", "task_waves")}
@@ -239,6 +277,12 @@ def test_a_law_wants_all_items_of_a_sample_in_one_step(plan: Plan) -> None:
     if second:
         broken = violations(with_fields(plan, steps=halves))
         assert any("in different steps" in each.message for each in broken)
+    heard = with_fields(plan.uses, tasks={"heard": plan.uses.tasks["heard"]})
+    untold = [each.message for each in violations(with_fields(plan, uses=heard))]
+    assert untold == [
+        "item 0 of `image` is a sample of no task (24 such)",
+        "item 0 of `text` is a sample of no task (24 such)",
+    ]
     unknown = with_fields(plan.uses.tasks["named"], modules=("image", "nose"))
     uses = with_fields(plan.uses, tasks={**plan.uses.tasks, "named": unknown})
     assert any("has no layout" in each.message for each in violations(with_fields(plan, uses=uses)))

@@ -5,7 +5,7 @@ const data = JSON.parse(document.getElementById("data").textContent);
 const $ = (selector, root = document) => root.querySelector(selector);
 const $$ = (selector, root = document) => [...root.querySelectorAll(selector)];
 
-const HUES = 5; // of modules: each has its own for forward, backward and weights
+const HUES = 6; // of modules: each has its own for forward, backward and weights
 const state = { step: 0, t0: 0, t1: 1, r0: 0, r1: 1, rank: 0, event: -1, tick: 0, colour: "pass", path: false };
 const painters = []; // functions that draw from the state
 let asked = false;

@@ -52,7 +52,7 @@ function say(aloud) {
 function itemsText([items, sizes]) {
   const order = items.map((item, i) => [item, sizes[i]]).sort((a, b) => b[1] - a[1]);
   const named = order.slice(0, ITEMS).map(([item, size]) => `${item} (${size.toLocaleString("en")})`).join(", ");
-  return order.length > ITEMS ? `${named}, and ${order.length - ITEMS} shorter` : named;
+  return order.length > ITEMS ? `${named}, and ${order.length - ITEMS} no longer` : named;
 }
 
 let keyed = "";

@@ -2,8 +2,9 @@
 
 In a step of T seconds no pass takes longer than T, so each tower takes some seconds of replicas at least, by the number
 of samples in such a pass that is cheapest for each; and all of them have to find room beside what a rank does once a
-step: Σ_towers least work within T ≤ replicas · (T − constant). The least T for which that holds is a bound, since
-towers read samples alone and so wait for no other: the malleable optimum (Spindle, arXiv 2409.03365, section 4.2)
+step: Σ_towers least work within T ≤ replicas · (T − constant), of trained towers, as what is frozen is not updated; and
+of all without the constant. The least T for which that holds is a bound, since towers read samples alone and so wait
+for no other: the malleable optimum (Spindle, arXiv 2409.03365, section 4.2)
 without its rule that a tower has as many replicas all the time.
 
 And each tower by itself: the reduction of its gradients begins when the replica with most of its samples has done both
@@ -14,7 +15,7 @@ from collections.abc import Iterable
 
 from planner.costs import CostLine, Pricing, TowerExchange, TowerSeconds, on_replicas, pricing_of
 from planner.plan.plan_file import Plan, assignments
-from planner.specs.base import Ranks, with_fields
+from planner.specs.base import with_fields
 from planner.specs.workload.items import Size
 
 HALVINGS = 60
@@ -26,15 +27,12 @@ def wave_seconds(plan: Plan, number: int, pricing: Pricing) -> float:
     tp = min(layout.tp for layout in plan.layouts.values())
     exchange = TowerExchange(
         towers,
-        {
-            name: with_fields(layout, ranks=Ranks(range(plan.size)), dp=plan.size // layout.tp)
-            for name, layout in plan.layouts.items()
-        },
+        {name: on_replicas(layout, range(plan.size // layout.tp)) for name, layout in plan.layouts.items()},
         max(1, min(plan.size, plan.ranks[0].per_node) // tp),
         lambda changed: pricing_of(with_fields(plan, layouts={**plan.layouts, **changed})),
     )
-    trained = all(pricing.flows[name].trains() for name in plan.layouts)
-    work = exchange.constant * trained + least_seconds(towers, plan.size / tp)
+    trained = [tower for tower in towers if pricing.flows[tower.name].trains()]
+    work = max(least_seconds(towers, plan.size / tp), exchange.constant + least_seconds(trained, plan.size / tp))
     chains = (chain_seconds(plan, exchange, at, backwards[tower.name]) for at, tower in enumerate(towers))
     return max(work, *chains)
 
@@ -42,7 +40,7 @@ def wave_seconds(plan: Plan, number: int, pricing: Pricing) -> float:
 def least_seconds(towers: Iterable[TowerSeconds], replicas: float) -> float:
     """The least seconds within which so many replicas have room for all towers."""
     towers = [*towers]
-    low = max(tower.of_samples(tower.longest_first[:1]) for tower in towers)
+    low = max((tower.of_samples(tower.longest_first[:1]) for tower in towers), default=0.0)
     high = low + sum(tower.by_count[-1] for tower in towers)
     if sum(tower.least_work(low) for tower in towers) <= replicas * low:
         return low

@@ -8,6 +8,9 @@ from planner.specs.base import Amount, Index, LayerCount, Positive, RankCount, S
 from planner.specs.hardware.device_rates import DeviceRates
 from planner.specs.parallelism import RecomputeName
 
+FORWARD_SHARE = 1 / 3  # of both passes, where nothing says it
+BACKWARD_SHARE = 1 - FORWARD_SHARE
+
 
 class PassFit(Spec):
     """Milliseconds of one pass over packed sequences of s tokens each: (ms_per_token2·Σs² + ms_per_token·Σs)/d + ms."""
@@ -25,7 +28,7 @@ class PassCosts(Spec):
     forward: PassFit | None = None
     backward: PassFit | None = None
     both: PassFit | None = None
-    forward_share: Share = 1 / 3  # backward does twice forward's work
+    forward_share: Share = FORWARD_SHARE  # backward does twice forward's work
     activation_kib_per_token: Amount = 0.0  # kept from forward to backward
     working_kib_per_token: Amount = 0.0  # additional, while one layer's backward recomputes it
     holdout_error: Amount | None = None  # median relative error on held-out measurements

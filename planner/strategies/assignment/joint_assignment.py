@@ -20,6 +20,7 @@ from planner.plan.plan_file import Layout
 from planner.plan.schedules import Slot
 from planner.plan.task import Phase, Task
 from planner.specs.base import Layers, Ranks
+from planner.specs.hardware.profile import BACKWARD_SHARE, FORWARD_SHARE
 from planner.specs.inputs import Inputs
 from planner.specs.workload.samples import ReadersByItem, SampleBatch
 from planner.strategies.assignment.joint_streams import (
@@ -39,7 +40,7 @@ from planner.strategies.assignment.module_items import (
     replica_groups,
 )
 from planner.strategies.assignment.pipeline_turns import first_stage_slots, pipeline_turns
-from planner.strategies.assignment.rank_loads import FORWARD_SHARE, pipeline_loads, stage_shares
+from planner.strategies.assignment.rank_loads import pipeline_loads, stage_shares
 from planner.strategies.assignment.step_estimate import PipelineWork
 
 EXCHANGES = 200  # of samples between replicas
@@ -135,7 +136,7 @@ class JointItems(JointStreams):
             return 0.0
         module, ranks = self.inputs.module, stage_ranks(self.layout, 0)
         layers = self.layout.stages[0] if self.layout.stages else Layers(range(self.inputs.spec.layers))
-        hiding: tuple[tuple[Phase, float], ...] = (("gather", FORWARD_SHARE), ("sync", 1.0 - FORWARD_SHARE))
+        hiding: tuple[tuple[Phase, float], ...] = (("gather", FORWARD_SHARE), ("sync", BACKWARD_SHARE))
         return sum(
             self.pricing.exposed_seconds(Task(module, layers, phase, 0, "all", ranks), share * passes)
             for phase, share in hiding

@@ -12,9 +12,10 @@ from planner.costs import Floats, Ints, Pricing
 from planner.plan.mesh.rank_mesh import stage_ranks
 from planner.plan.plan_file import Group, Layout
 from planner.specs.base import Ranks
+from planner.specs.hardware.profile import FORWARD_SHARE
 from planner.specs.inputs import Inputs
 from planner.strategies.assignment.module_items import replica_groups
-from planner.strategies.assignment.rank_loads import FORWARD_SHARE, RankLoads
+from planner.strategies.assignment.rank_loads import RankLoads
 from planner.strategies.assignment.split_items import SplitItems, split_degrees
 from planner.strategies.assignment.step_estimate import EncoderWork, PipelineWork, Read, step_estimate
 from planner.strategies.assignment.stream_items import Choice, MicroBatchOf, Reader, ReplicaOf, StreamItems, first_reads

@@ -13,10 +13,10 @@ from planner.plan.plan_file import Layout
 from planner.plan.schedules import Slot, default_schedule, schedule_slots
 from planner.plan.task import Phase
 from planner.specs.base import Ranks
-from planner.strategies.assignment.rank_loads import FORWARD_SHARE, PipelineLoads
+from planner.specs.hardware.profile import BACKWARD_SHARE, FORWARD_SHARE
+from planner.strategies.assignment.rank_loads import PipelineLoads
 from planner.strategies.assignment.step_estimate import Turn
 
-BACKWARD_SHARE = 1.0 - FORWARD_SHARE
 SHARES: Mapping[Phase, float] = {  # of both passes
     "F": FORWARD_SHARE,
     "B": BACKWARD_SHARE,

@@ -14,9 +14,8 @@ from planner.plan.mesh.rank_mesh import stage_ranks
 from planner.plan.plan_file import Layout
 from planner.plan.task import Phase, Task
 from planner.specs.base import Layers, Ranks
+from planner.specs.hardware.profile import BACKWARD_SHARE, FORWARD_SHARE
 from planner.specs.parallelism import ZERO_BUBBLE
-
-FORWARD_SHARE = 1.0 / 3.0  # of both passes
 
 
 class RankLoads:
@@ -52,7 +51,7 @@ def pipeline_loads(
     passes of the whole module.
     """
     found = PipelineLoads(np.zeros(size), np.zeros(size), np.zeros(size))
-    behind = 0.0 if layout.schedule in ZERO_BUBBLE else 1.0 - FORWARD_SHARE  # gradients of weights fill the drain
+    behind = 0.0 if layout.schedule in ZERO_BUBBLE else BACKWARD_SHARE  # gradients of weights fill the drain
     for stage, own in enumerate(ranks_by_stage(replicas, layout)):
         for ranks, passes in zip(own, seconds * shares.max() / layout.vpp, strict=True):
             found.warm_up[ranks] = FORWARD_SHARE * passes[:stage].sum()

@@ -17,7 +17,7 @@ from planner.layouts import with_joint_fields
 from planner.packing import Packing
 from planner.plan.legal.plan_laws import violations
 from planner.plan.plan_file import Group, Layout, MicroBatch, Plan, PlanInputs
-from planner.scoring import PlanMemory, TriedPlan, with_score
+from planner.scoring import PlanMemory, TriedPlan, states_error, with_score
 from planner.specs.base import Ranks, with_fields
 from planner.specs.inputs import Inputs
 from planner.specs.parallelism import Sync, decided_fields
@@ -38,7 +38,6 @@ from planner.strategies.static.layouts_plan import (
     unsupported_together,
     used_groups,
 )
-from planner.units import GIB
 
 PACKED_AGAIN = 6  # times at most, with fewer tokens a rank
 
@@ -169,13 +168,7 @@ class TokenRoom:
         left = self.allowed - memory.static_bytes(0)
         self.most = int(left // self.of_token) if self.limit is None else self.limit
         if self.most < 1:
-            names = " and ".join(f"`{name}`" for name in pricing.layouts)
-            raise Infeasible(
-                f"states of {names}, context and buffers take {memory.static_bytes(0) / GIB:.1f} GiB of each rank, "
-                f"which may use {max(self.allowed, 0.0) / GIB:.1f} GiB",
-                where="memory (what binds)",
-                fix="more ranks, a higher ZeRO stage, or a smaller memory_margin",
-            )
+            raise states_error(memory)
 
     def tokens_beyond(self, plan: Plan) -> int:
         """How many tokens fewer a rank would have to hold for a plan to fit; 0 where it does."""

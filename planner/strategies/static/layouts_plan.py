@@ -48,7 +48,7 @@ AS_FIXED = "layouts as fixed"  # the effort of an outcome
 def unsupported_together(inputs: Inputs) -> str | None:
     """The reason why the modules of a job cannot be planned together, and the fix after ` | `; None when they can."""
     if inputs.model.tasks:
-        return "fixed layouts say nothing of waves of several tasks | strategy: task_waves"
+        return "a fixed layout says nothing of which samples of several tasks are where | planner solve, by task_waves"
     one_kind = len(rank_kinds(inputs.cluster)) == 1
     return undefined_items(inputs) or (None if one_kind else "a static layout needs ranks of one kind | give a plan")
 

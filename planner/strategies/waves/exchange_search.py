@@ -3,8 +3,7 @@
 State: numbers of samples, (towers, replicas). A replica runs its towers in one order, forwards and then backwards; a
 tower's gradients are reduced when its last backward has ended, on all replicas that have it at once, and its weights
 gathered when these have updated. Moves put a tower on other consecutive replicas, or shift samples from one replica to
-another; a slightly longer step is accepted too, ever less so (threshold accepting, Dueck and Scheuer, Journal of
-Computational Physics 90, 1990). Draws are always the same.
+another; where towers keep their replicas, among these. Draws are always the same.
 """
 
 from collections.abc import Sequence
@@ -15,8 +14,10 @@ from random import Random
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.costs import BACKWARD_SHARE, Floats, TowerExchange, TowerSeconds
+from planner.costs import Floats, TowerExchange, TowerSeconds
 from planner.costs.step import first_to_cover
+from planner.moves import ThresholdAccepting
+from planner.specs.hardware.profile import BACKWARD_SHARE
 from planner.strategies.waves.wave_plan import TowerPass
 
 Counts = NDArray[np.int64]  # (towers, replicas)
@@ -30,6 +31,7 @@ class ExchangeSearch:
     """Towers in the order in which replicas run them, and what they exchange."""
 
     exchange: TowerExchange
+    kept: Sequence[Counts] = ()  # of each tower, (replicas,) that have it in any case; none: those with samples of it
 
     @property
     def towers(self) -> Sequence[TowerSeconds]:
@@ -48,7 +50,7 @@ class ExchangeSearch:
         begin = (1.0 - BACKWARD_SHARE) * whole.max()  # losses compare samples of all replicas
         ends = begin + BACKWARD_SHARE * passes.cumsum(axis=0)
         done, free = ends[-1], np.zeros(len(whole))
-        held = [np.flatnonzero(own) for own in samples]
+        held = self.held(samples)
         prices = [self.exchange.of(at, own, samples[at]) for at, own in enumerate(held)]
         ready, constants = list[float](), self.with_constant(held)
         for at, own in enumerate(held):
@@ -61,6 +63,10 @@ class ExchangeSearch:
             free[own] = max(ready[at], free[own].max()) + prices[at][1]
         last = np.maximum(free, done)
         return float(last.max()), float(last.max() + MEAN_WEIGHT * last.mean())
+
+    def held(self, samples: Counts) -> Sequence[Counts]:
+        """Of each tower, the replicas that have it."""
+        return self.kept or [np.flatnonzero(own) for own in samples]
 
     def with_constant(self, held: Sequence[NDArray[np.int64]]) -> set[int]:
         """The towers with whose updates a step's constant is counted (costs/step/step_constant.py)."""
@@ -75,32 +81,23 @@ class ExchangeSearch:
 
     def improved(self, start: Counts, moves: int) -> Counts:
         """The best samples found by so many moves."""
-        draws, current, best = Random(0), start, start
-        least, guide = self.step(start)
-        for number in range(moves):
-            changed = self.moved(current, draws)
-            value, judged = self.step(changed)
-            if judged <= guide * (1.0 + TOLERANCE * draws.random() * (1.0 - number / moves)):
-                current, guide = changed, judged
-            if value < least:
-                best, least = changed, value
-        return best
+        return ThresholdAccepting(self.moved, self.step, TOLERANCE).best(start, moves, Random(0))
 
     def moved(self, samples: Counts, draws: Random) -> Counts:
         """Counts with one move."""
         after: Counts = samples.copy()
         replicas = samples.shape[1]
         at = int(draws.random() * len(samples))
-        if draws.random() < BLOCK_SHARE:
+        if not self.kept and draws.random() < BLOCK_SHARE:
             widths = self.towers[at].widths(replicas)
             width = widths[int(draws.random() * len(widths))]
             first = int(draws.random() * (replicas - width + 1))
             after[at] = 0
             after[at, first : first + width] = spread(len(self.towers[at].samples), width)
             return after
-        own = np.flatnonzero(samples[at])
-        source, target = int(own[int(draws.random() * len(own))]), int(own[int(draws.random() * len(own))])
-        if draws.random() < 1.0 / len(self.towers):
+        own, able = np.flatnonzero(samples[at]), self.held(samples)[at]
+        source, target = int(own[int(draws.random() * len(own))]), int(able[int(draws.random() * len(able))])
+        if not self.kept and draws.random() < 1.0 / len(self.towers):
             target = int(draws.random() * replicas)
         amount = (1, (1 + samples[at, source]) // 2, samples[at, source])[int(draws.random() * 3)]
         after[at, source] -= amount
@@ -108,11 +105,11 @@ class ExchangeSearch:
         return after
 
     def passes(self, samples: Counts) -> list[TowerPass]:
-        """One pass of each tower on each replica, in order."""
+        """One pass of each tower on each replica that has it, in order."""
         found = list[TowerPass]()
-        for at, tower in enumerate(self.towers):
+        for at, (tower, held) in enumerate(zip(self.towers, self.held(samples), strict=True)):
             every, taken = [*tower.samples], 0
-            for replica in np.flatnonzero(samples[at]).tolist():
+            for replica in held.tolist():
                 count = int(samples[at, replica])
                 found.append(TowerPass(tower.name, tuple(every[taken : taken + count]), (replica,), float(at)))
                 taken += count

@@ -4,7 +4,7 @@ What runs on a rank one after another is in micro-batches one after another: a w
 ranks of their own. A tower's layout is data-parallel over all ranks that any of its passes has.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
 
@@ -18,7 +18,7 @@ from planner.strategies.plan_drafts import draft_plan, plan_uses
 
 @dataclass(frozen=True, slots=True)
 class TowerPass:
-    """A forward and a backward of one tower over some samples, split over replicas."""
+    """A forward and a backward of one tower over some samples, split over replicas; without samples, these have it."""
 
     tower: str
     samples: tuple[int, ...]
@@ -43,7 +43,7 @@ def wave_plan(
         for number, replica in enumerate(replicas)
     }
     micro_batches: dict[int, MicroBatch] = {}
-    for wave, one in in_waves(passes):
+    for wave, one in in_waves(one for one in passes if one.samples):
         of_tower = micro_batches.setdefault(wave, {}).setdefault(one.tower, {})
         assert isinstance(of_tower, dict), "of several modules, a micro-batch names groups by module"
         for replica, samples in split_samples(towers[one.tower], one):
@@ -59,7 +59,7 @@ def wave_plan(
     )
 
 
-def in_waves(passes: Sequence[TowerPass]) -> Iterator[tuple[int, TowerPass]]:
+def in_waves(passes: Iterable[TowerPass]) -> Iterator[tuple[int, TowerPass]]:
     """Each pass with its wave: behind those of all that its replicas run before it."""
     last: dict[int, int] = {}
     for one in sorted(passes, key=lambda each: (each.start, each.tower, each.replicas)):
