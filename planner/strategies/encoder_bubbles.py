@@ -17,12 +17,12 @@ these leave room. It keeps what it starts from where nothing is quicker.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from math import inf
+from typing import NamedTuple
 
 from planner.costs import SharedPrices, pricing_of
 from planner.errors import Infeasible, InputError, Unsupported
-from planner.layouts import unbounded_jointly
+from planner.layouts import unbounded_jointly, with_joint_fields
 from planner.plan.join_plans import round_digits
 from planner.plan.legal.plan_laws import require_legal
 from planner.plan.mesh.even_stages import even_stages
@@ -30,27 +30,42 @@ from planner.plan.plan_file import Alternative, Layout, Plan
 from planner.scoring import TriedPlan, over_joint_space, with_score
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
-from planner.strategies.bubbles import POLICIES, GapStream, colocated_layouts, gap_problem, placed
+from planner.strategies.bubbles import (
+    POLICIES,
+    GapProblem,
+    GapStream,
+    baseline_alternatives,
+    colocated_layouts,
+    gap_problem,
+    placed,
+)
 from planner.strategies.static import draft_of_layouts
 from planner.units import percent
 
 SUMMARY = "passes of encoders in the gaps of the LLM's: beside its exchanges, on the ranks that they share"
 
-MOST_PASSES = 16  # of an encoder in a step
 NAME = "encoder_bubbles"
+MOST_PASSES = 32  # of an encoder in a step
 
 
-@dataclass(frozen=True, slots=True)
-class Tried:
+class Tried(NamedTuple):
     """A plan with the seconds of its step by simulation; infinite where it does not fit."""
 
     plan: Plan
     seconds: float
-    policy: str = ""  # by which it places passes
+    order: str = ""  # of the encoders' passes
+
+
+class Colocated(NamedTuple):
+    """A plan with all forwards of encoders in front of the LLM and all backwards behind it, and what gaps it has."""
+
+    tried: Tried
+    problem: GapProblem
+    hidden_at_most: float  # seconds
 
 
 def supports(inputs: Inputs) -> str | None:
-    """Needs software that can be told where passes stand, and that computes while it exchanges."""
+    """Needs software that can be told where passes stand."""
     if inputs.software.knobs.orders == "named":
         name = inputs.software.name or "the software"
         return f"{name} runs passes in the order of its schedules, and nowhere else | software: any, or one of yours"
@@ -66,50 +81,52 @@ def plan(inputs: Inputs, base: Plan | None) -> Plan:
     """The base with the best placement found, or as it is. Raises Infeasible."""
     if base is None:
         raise Unsupported("encoder_bubbles starts from layouts", where="strategy", fix="solve the job whole")
+    inputs = with_joint_fields(inputs)
     reason = without_gaps(inputs, base)
     if reason:
         return with_fields(base, alternatives=(Alternative(strategy=NAME, because=reason), *base.alternatives))
-    drafts = [*colocated_drafts(inputs, base)]
-    colocated = min(drafts, key=lambda each: each.seconds)
-    best = Tried(base, base.prediction.step_seconds)
-    tried = 0
-    for draft in sorted(drafts, key=lambda each: each.seconds):
-        for each in placements(inputs, draft):
-            tried += 1
-            best = min(best, each, key=lambda one: one.seconds)
-    scored = base
-    if best.plan is not base:
-        require_legal(best.plan, str(inputs.file))
-        scored = with_score(best.plan, f"{base.outcome.effort}, {tried} placements simulated, {best.policy}")
-        scored = scored if unbounded_jointly(inputs) else over_joint_space(scored)
-    return with_fields(scored, alternatives=(colocated_alternative(colocated, scored), *base.alternatives))
+    drafts = sorted(colocated_plans(inputs, base), key=lambda each: each.tried.seconds)
+    best, tried = Tried(base, base.prediction.step_seconds, "as before"), 0
+    for draft in drafts:
+        if draft.tried.seconds - draft.hidden_at_most < best.seconds < inf:
+            for each in placements(inputs, draft):
+                tried += 1
+                best = min(best, each, key=lambda one: one.seconds)
+    effort = f"{base.outcome.effort}; {len(drafts)} colocated, {tried} placements simulated: {best.order}"
+    chosen = base if best.plan is base else scored(inputs, best.plan, effort)
+    baselines = baseline_alternatives(inputs, chosen)
+    names = {each.strategy for each in baselines}
+    others = (each for each in base.alternatives if each.strategy not in names)
+    return with_fields(chosen, alternatives=(*colocated_alternatives(drafts[0], chosen), *baselines, *others))
 
 
 def without_gaps(inputs: Inputs, base: Plan) -> str:
     """Why encoders stay where they are; empty where there is something to try."""
-    llm, encoders = base.layouts[inputs.module], [name for name in base.layouts if name != inputs.module]
-    apart = [name for name in encoders if {*base.layouts[name].ranks}.isdisjoint(llm.ranks)]
-    if len(apart) == len(encoders):
-        return f"{' and '.join(f'`{name}`' for name in apart)} on ranks of their own have no gaps of `{inputs.module}`"
+    llm = base.layouts[inputs.module]
+    if all({*layout.ranks}.isdisjoint(llm.ranks) for name, layout in base.layouts.items() if name != inputs.module):
+        return f"encoders are on ranks of their own, where `{inputs.module}` leaves no gaps"
     problem = gap_problem(base, inputs.module, pricing_of(base))
     if not any(slot.exchanged for slot in problem.slots):
         return f"`{inputs.module}` exchanges nothing within its passes, beside which another could run"
     if not problem.passes:
         return f"`{inputs.module}` reads no pass of an encoder itself"
+    if not any(each.phase == "B" or each.end for each in problem.passes):
+        return f"all that `{inputs.module}` reads it reads at once"
     return ""
 
 
-def colocated_drafts(inputs: Inputs, base: Plan) -> Iterator[Tried]:
-    """Plans of the base's layouts with all forwards in front of the LLM and all backwards behind it, for each number of
-    micro-batches that a pass may serve.
+def colocated_plans(inputs: Inputs, base: Plan) -> Iterator[Colocated]:
+    """Plans of the base's layouts with all forwards in front of the LLM and all backwards behind it, for each mode of
+    the encoders and number of micro-batches that a pass serves.
     """
     count, shared = len(base.steps[0].micro_batches), SharedPrices()
     for layouts in encoder_modes(inputs, base.layouts):
-        serves = count
-        while serves >= 1 and count / serves <= MOST_PASSES:
-            draft = draft_of_layouts(inputs, colocated_layouts(layouts, inputs.module, count, serves))
-            yield Tried(draft, seconds_of(draft, shared))
-            serves //= 2
+        for serves in (count >> halved for halved in range(MOST_PASSES.bit_length())):
+            if serves:
+                draft = draft_of_layouts(inputs, colocated_layouts(layouts, inputs.module, count, serves))
+                pricing = pricing_of(draft, shared)
+                problem, waited = gap_problem(draft, inputs.module, pricing), pricing.waited_shares[0]
+                yield Colocated(Tried(draft, seconds_of(draft, shared)), problem, problem.hidden_at_most(waited))
 
 
 def encoder_modes(inputs: Inputs, layouts: dict[str, Layout]) -> Iterator[dict[str, Layout]]:
@@ -130,15 +147,18 @@ def encoder_modes(inputs: Inputs, layouts: dict[str, Layout]) -> Iterator[dict[s
         yield changed
 
 
-def placements(inputs: Inputs, draft: Tried) -> Iterator[Tried]:
-    """A colocated plan with its passes placed, by each policy."""
-    problem = gap_problem(draft.plan, inputs.module, pricing_of(draft.plan))
-    stream, shared = GapStream(problem), SharedPrices()
-    for policy in POLICIES:
-        found = stream.with_fewest_in_front(policy)
+def placements(inputs: Inputs, draft: Colocated) -> Iterator[Tried]:
+    """A colocated plan with backwards beside the LLM's exchanges once a step, and with passes beside its own by each
+    policy, where each rank has all layers of an encoder: a pass through stages would wait from one to the next.
+    """
+    stream, shared, plan = GapStream(draft.problem), SharedPrices(), draft.tried.plan
+    staged = any(plan.layouts[each.module].pp > 1 for each in draft.problem.passes)
+    schedules = {"colocated": stream.colocated}
+    schedules |= {policy: stream.with_fewest_in_front(policy) for policy in (() if staged else POLICIES)}
+    for order, found in schedules.items():
         for after_update in range(min(len(found.behind), 1) + 1):
-            plan = placed(draft.plan, inputs.module, found, problem.slots, after_update)
-            yield Tried(plan, seconds_of(plan, shared), f"forwards {policy}")
+            one = placed(plan, inputs.module, found, draft.problem.slots, after_update)
+            yield Tried(one, seconds_of(one, shared), order)
 
 
 def seconds_of(plan: Plan, shared: SharedPrices) -> float:
@@ -151,10 +171,24 @@ def seconds_of(plan: Plan, shared: SharedPrices) -> float:
         return inf
 
 
-def colocated_alternative(colocated: Tried, chosen: Plan) -> Alternative:
-    """The same layouts with all forwards in front and all backwards behind, beside the chosen plan."""
-    if colocated.seconds == inf:
-        return Alternative(strategy="colocated", because="all forwards in front and all backwards behind do not fit")
-    slower = percent(colocated.seconds / chosen.outcome.value - 1.0)
-    because = f"all forwards in front of the LLM and all backwards behind it: {slower} slower"
-    return Alternative(strategy="colocated", value=colocated.seconds, because=because)
+def scored(inputs: Inputs, plan: Plan, effort: str) -> Plan:
+    """A placed plan with its score, and the bound over all plans of the job where there is one."""
+    require_legal(plan, str(inputs.file))
+    found = with_score(plan, effort)
+    return found if unbounded_jointly(inputs) else over_joint_space(found)
+
+
+def colocated_alternatives(quickest: Colocated, chosen: Plan) -> Iterator[Alternative]:
+    """All forwards in front and all backwards behind, the quickest way; and how much of what gaps could hide there is
+    hidden, which is no plan.
+    """
+    seconds, value = quickest.tried.seconds, chosen.outcome.value
+    if seconds == inf:
+        yield Alternative(strategy="colocated", because="all forwards in front and all backwards behind do not fit")
+        return
+    because = f"all forwards in front of the LLM, all backwards behind: {percent(seconds / value - 1.0)} slower"
+    yield Alternative(strategy="colocated", value=seconds, because=because)
+    relaxed = round_digits(seconds - quickest.hidden_at_most)
+    share = percent((seconds - value) / quickest.hidden_at_most) if quickest.hidden_at_most else "0 %"
+    because = f"no plan: colocated, with every gap filled at its rate and nothing waited for; {share} of that is hidden"
+    yield Alternative(strategy="relaxed_fill", because=because, about=relaxed)

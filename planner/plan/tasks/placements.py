@@ -16,12 +16,12 @@ from graphlib import CycleError, TopologicalSorter
 from planner.errors import InputError
 from planner.plan.mesh.synchronisation import BACKWARD_PHASES
 from planner.plan.plan_file import Plan, Step, TaskPlacement
-from planner.plan.task import Phase, Task, TaskRef
+from planner.plan.task import PASS_PHASES, Phase, Task, TaskRef
 from planner.plan.tasks.encoder_reads import EncoderRead
 from planner.plan.tasks.module_work import ModuleWork
 from planner.plan.tasks.task_inserter import TaskInserter
 from planner.plan.tasks.task_table import GroupWork
-from planner.specs.base import Layers
+from planner.specs.base import Layers, Ranks
 
 PLACE_KEY = "steps.order.place"
 
@@ -145,17 +145,16 @@ def insert_placed_tasks(
     """Insert the tasks that placements name, with those that they wait for; return the tasks that none names."""
     for placement in placements:
         named = [number for number in tasks if placement.covers_all(line.draft.task(number))]
-        for together in ([number] for number in named) if placement.place.fills else (named,):
+        for together in by_pass(line, named) if placement.place.fills else (named,):
             moved = with_dependencies(line, tasks, {*together})
             if not moved:
                 continue
             if placement.anchor.module == placement.work.module:  # whose tasks may have been inserted before
                 line.commit()
-            ranks = {rank for number in together for rank in line.draft.task(number).ranks}
-            position = anchor_position(line, placement, works, ranks)
+            position = anchor_position(line, placement, works, line.draft.task(together[0]).ranks)
             (line.insert_before if placement.in_front else line.insert_after)(moved, position)
-            for number in together if placement.place.fills else ():
-                line.draft.run_beside(number)
+            if placement.place.fills:
+                line.draft.run_beside(together[0])
             tasks = [number for number in tasks if number not in moved]
     return tasks
 
@@ -170,8 +169,19 @@ def with_dependencies(line: TaskInserter, tasks: list[int], named: set[int]) -> 
     return result[::-1]
 
 
+def by_pass(line: TaskInserter, numbers: Sequence[int]) -> list[list[int]]:
+    """Return a pass on each of its stages, with its transfers behind it; those before it come along anyway."""
+    found: list[list[int]] = []
+    for number in numbers:
+        if line.draft.task(number).phase in PASS_PHASES:
+            found.append([number])
+        elif found:
+            found[-1].append(number)
+    return found
+
+
 def anchor_position(
-    line: TaskInserter, placement: ResolvedPlacement, works: Mapping[str, ModuleWork], ranks: set[int]
+    line: TaskInserter, placement: ResolvedPlacement, works: Mapping[str, ModuleWork], ranks: Ranks
 ) -> int:
     """Return the position that a placement points to: that of the first task that its anchor names, or the one after
     the last; where all ranks synchronise in a micro-batch, after the last of all groups. What fills gaps, on `ranks`,
@@ -184,8 +194,8 @@ def anchor_position(
     meant = [(at, task) for at, task in named if work and includes(ref, task, work, bool(of_group))]
     positions = [at for at, _ in meant]
     if placement.place.fills:
-        here = [at for at, task in meant if not ranks.isdisjoint(task.ranks)]
-        near = [at for at, _ in meant if not ranks.isdisjoint(line.table.works[line.table.work[at]].ranks)]
+        here = [at for at, task in meant if not {*ranks}.isdisjoint(task.ranks)]
+        near = [at for at, _ in meant if not {*ranks}.isdisjoint(line.table.works[line.table.work[at]].ranks)]
         positions = here or near or positions
     if not positions:
         candidates = [task for _, task in named]

@@ -1,8 +1,17 @@
-"""Encoders in the gaps that an LLM leaves: what there is to place, where it goes, and what such plans are compared with."""
+"""Encoders in the gaps that an LLM leaves: what there is to place, where it goes, and what that is compared with."""
 
 from planner.strategies.bubbles.bubble_baselines import baseline_alternatives
-from planner.strategies.bubbles.encoder_passes import gap_problem
+from planner.strategies.bubbles.encoder_passes import GapProblem, gap_problem
 from planner.strategies.bubbles.gap_schedule import POLICIES, GapStream
 from planner.strategies.bubbles.placed_plan import colocated_layouts, placed
 
-__all__ = ["POLICIES", "GapStream", "baseline_alternatives", "colocated_layouts", "gap_problem", "placed"]
+__all__ = [
+    "POLICIES",
+    "GapSchedule",
+    "GapProblem",
+    "GapStream",
+    "baseline_alternatives",
+    "colocated_layouts",
+    "gap_problem",
+    "placed",
+]

@@ -1,9 +1,12 @@
 """What there is to place: passes of encoders, and the LLM's passes on its first stage, beside which they may run."""
 
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
+from math import fsum
 
-from planner.costs import Pricing
+from planner.costs import Cost, Pricing
+from planner.plan.mesh.identical_groups import identical_groups
 from planner.plan.plan_file import Plan, assignments
 from planner.plan.task import PASS_PHASES, Phase
 from planner.plan.tasks.expand import expand
@@ -16,6 +19,7 @@ class Slot:
     phase: Phase
     micro_batch: int
     stage: int  # a chunk of layers
+    computed: float  # seconds without exchanges
     exchanged: float  # seconds in which it waits for exchanges
 
 
@@ -27,44 +31,62 @@ class EncoderPass:
     phase: Phase  # F or B
     micro_batch: int
     computed: float  # seconds without exchanges, of the slowest group on one stage
+    exchanged: float  # seconds in which that waits for exchanges
     begin: int  # the slot in front of which it may stand at the earliest: gradients are there
     end: int  # the slot that waits for it: the LLM reads; of a backward the number of slots
 
 
 @dataclass(frozen=True, slots=True)
 class GapProblem:
-    """The passes to place, those of each phase in the order of their micro-batches, and the slots in their order."""
+    """The passes to place, those of each phase in the order in which they are due, and the slots in their order."""
 
     passes: tuple[EncoderPass, ...]
     slots: tuple[Slot, ...]
+    once: float  # seconds that the LLM's first stage exchanges once a step: gradients, and updated weights
+
+    def hidden_at_most(self, waited: float) -> float:
+        """Seconds that no order of the passes hides more than: each gap at its rate, and nothing waits for anything.
+        `waited`: of the shorter of two that run side by side, the share that takes time all the same.
+        """
+        computed, exchanged = both_seconds(self.passes)
+        llm_computed, llm_exchanged = both_seconds(self.slots)
+        return (1.0 - waited) * (min(computed, llm_exchanged + self.once) + min(exchanged, llm_computed))
+
+
+def both_seconds(passes: Iterable[EncoderPass | Slot]) -> tuple[float, float]:
+    """Seconds of compute, and of exchanges, of some passes."""
+    each = [*passes]
+    return fsum(one.computed for one in each), fsum(one.exchanged for one in each)
 
 
 def gap_problem(plan: Plan, module: str, pricing: Pricing) -> GapProblem:
     """What there is to place in a plan of one step; `module`: the LLM."""
-    tasks = expand(plan)
+    tasks = expand(plan, 0, identical_groups(plan, 0).ranks)
     costs = pricing.with_concurrency(tasks).each_alone(tasks)
-    works = defaultdict[tuple[str, Phase, int], float](float)
-    slots, rank = list[Slot](), plan.layouts[module].ranks[0]
+    slowest: dict[tuple[str, Phase, int], Cost] = {}
+    slots, once, rank = list[Slot](), 0.0, plan.layouts[module].ranks[0]
     stages = {layers: number for number, layers in enumerate(plan.layouts[module].stages)}
     for (kind, work), cost in zip(tasks.kinds_and_works(range(len(tasks))), costs, strict=True):
-        if kind.phase not in PASS_PHASES or work.micro_batch is None:
-            continue
-        if kind.module == module and rank in kind.ranks:
-            slots.append(Slot(kind.phase, work.micro_batch, stages[kind.layers], cost.comm))
-        elif kind.module != module:
+        own = kind.module == module and rank in kind.ranks
+        if work.micro_batch is None:
+            once += cost.value if own and kind.phase in ("sync", "gather") else 0.0
+        elif own and kind.phase in PASS_PHASES:
+            slots.append(Slot(kind.phase, work.micro_batch, stages[kind.layers], cost.value - cost.comm, cost.comm))
+        elif kind.module != module and kind.phase in PASS_PHASES:
             key = kind.module, kind.phase, work.micro_batch
-            works[key] = max(works[key], cost.value - cost.comm)
+            slowest[key] = max(slowest.get(key, cost), cost, key=lambda each: each.value)
     first = {slot.micro_batch: at for at, slot in reversed([*enumerate(slots)]) if (slot.phase, slot.stage) == ("F", 0)}
     last = {slot.micro_batch: at for at, slot in enumerate(slots) if slot.phase in "BI" and slot.stage == 0}
     readers = reading_micro_batches(plan, module)
     passes = list[EncoderPass]()
-    for (name, phase, number), computed in works.items():
-        read = readers.get((name, number), set())
+    for (name, phase, number), cost in slowest.items():
+        read, seconds = readers.get((name, number), set()), (cost.value - cost.comm, cost.comm)
         if phase == "F" and read:
-            passes.append(EncoderPass(name, phase, number, computed, 0, first[min(read)]))
+            passes.append(EncoderPass(name, phase, number, *seconds, 0, first[min(read)]))
         elif phase == "B" and read:
-            passes.append(EncoderPass(name, phase, number, computed, 1 + last[max(read)], len(slots)))
-    return GapProblem(tuple(sorted(passes, key=lambda each: (each.phase, each.end, each.begin))), tuple(slots))
+            passes.append(EncoderPass(name, phase, number, *seconds, 1 + last[max(read)], len(slots)))
+    rising = sorted(passes, key=lambda each: (each.phase, each.end, each.begin))
+    return GapProblem(tuple(rising), tuple(slots), once)
 
 
 def reading_micro_batches(plan: Plan, module: str) -> dict[tuple[str, int], set[int]]:

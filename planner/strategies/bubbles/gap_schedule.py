@@ -55,6 +55,11 @@ class GapStream:
             now = self.end(start, one)
         return GapSchedule(tuple(self.forwards[:front]), tuple(beside), tuple(backwards))
 
+    @property
+    def colocated(self) -> GapSchedule:
+        """All forwards in front, and all backwards behind."""
+        return GapSchedule(tuple(self.forwards), (), tuple(self.backwards))
+
     def with_fewest_in_front(self, policy: Policy) -> GapSchedule:
         """The schedule with as few forwards in front as can be."""
         each = (self.schedule(policy, front) for front in range(1, len(self.forwards) + 1))
