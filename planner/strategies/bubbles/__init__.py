@@ -7,7 +7,6 @@ from planner.strategies.bubbles.placed_plan import colocated_layouts, placed
 
 __all__ = [
     "POLICIES",
-    "GapSchedule",
     "GapProblem",
     "GapStream",
     "baseline_alternatives",
