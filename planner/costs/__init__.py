@@ -49,6 +49,7 @@ from planner.costs.price_table import price_table, with_overlap
 from planner.costs.pricing import Pricing, StepPrices, pricing_of
 from planner.costs.rate_lines import head_line, layers_line
 from planner.costs.shared_prices import SendRoute, SharedPrices
+from planner.costs.side_by_side import SideBySide
 from planner.costs.step.expert_ratio import expert_ratio, published_ratio
 from planner.costs.tower_exchange import TowerExchange, on_replicas, replica_ranks
 from planner.costs.tower_seconds import TowerSeconds
@@ -83,6 +84,7 @@ __all__ = [
     "RankPool",
     "SendRoute",
     "SharedPrices",
+    "SideBySide",
     "StepPrices",
     "StepWork",
     "TowerExchange",

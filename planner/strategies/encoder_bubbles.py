@@ -156,8 +156,8 @@ def placements(inputs: Inputs, draft: Colocated) -> Iterator[Tried]:
     schedules = {"colocated": stream.colocated}
     schedules |= {policy: stream.with_fewest_in_front(policy) for policy in (() if staged else POLICIES)}
     for order, found in schedules.items():
-        for after_update in range(min(len(found.behind), 1) + 1):
-            one = placed(plan, inputs.module, found, draft.problem.slots, after_update)
+        for after_update in (0, 1) if found.behind and draft.problem.once else (0,):
+            one = placed(plan, inputs.module, found, draft.problem, after_update)
             yield Tried(one, seconds_of(one, shared), order)
 
 
