@@ -32,7 +32,8 @@ def name_of(folder: Path) -> str:
     return f"{folder.parent.name}/{folder.name}"
 
 
-LONG = ("eyes-16", "llama-3-8b-h100x8", "qwen3-30b-a3b-h100x16")  # solved in seconds: `make check` solves them, too
+# Solved in seconds: `make check` solves them, too
+LONG = ("eyes-16", "llama-3-8b-h100x8", "one-stage", "qwen3-30b-a3b-h100x16", "two-stages")
 
 
 @pytest.mark.slow

@@ -18,6 +18,7 @@ ALWAYS_SHOWN = (
 )  # fmt: skip
 NUMERICS = ("dtype", "gradients")
 WRITTEN_IF_DECIDED = ("tp", "cp", "pp", "dp", "zero", "recompute", "micro_batch", "dtype")
+ONCE_A_STEP = {"sync": "reduction", "gather": "gather"}  # of a step, what a placement may be beside
 
 
 def fixable_layout(layout: Layout) -> Parallelism:
@@ -128,6 +129,26 @@ def moments_text(layout: Layout) -> Iterator[str]:
         yield f"{plural(layout.ahead, 'micro-batch')} ahead"
     if layout.features != "computed":
         yield f"computed once, then read from the {layout.features}"
+
+
+def filled_gaps_text(plan: Plan) -> str:
+    """Return which passes placements put into gaps: `vision: 1 F and 1 B beside passes of llm, 1 B beside its sync`;
+    empty where none is.
+    """
+    found: dict[str, dict[str, Counter[str]]] = {}
+    for one in (each for step in plan.steps for each in step.placements if each.fills):
+        moved, anchor = one.moved, one.anchor
+        once = anchor.micro_batch is None
+        where = f"the {ONCE_A_STEP[anchor.phase]} of {anchor.module}" if once else f"passes of {anchor.module}"
+        found.setdefault(moved.module, {}).setdefault(where, Counter())[moved.phase] += 1
+    counted = {
+        module: (
+            f"{' and '.join(f'{count} {phase}' for phase, count in phases.items())} beside {where}"
+            for where, phases in beside.items()
+        )
+        for module, beside in found.items()
+    }
+    return "; ".join(f"{module}: {', '.join(each)}" for module, each in counted.items())
 
 
 def reorders_ranks(layout: Parallelism) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 from planner.check import Finding, verdict
 from planner.ledger import ComparedRun
 from planner.plan.plan_file import Plan
-from planner.scoring import Score, objective_value, plan_answer, score
+from planner.scoring import Score, gap_use, objective_value, plan_answer, score
 from planner.specs.hardware.profile import Profile
 from planner.strategies import SolvedJob
 from planner.units import GIB
@@ -44,6 +44,7 @@ def simulation_answer(plan: Plan, scores: Sequence[Score]) -> Summary:
     parts = [score.breakdown for score in scores]
     return {
         **plan_answer(plan, scores),
+        **gap_answer(plan, scores),
         "plan": plan.name,
         "breakdown": {
             "compute": sum(p.compute for p in parts) / len(parts),
@@ -60,6 +61,14 @@ def simulation_answer(plan: Plan, scores: Sequence[Score]) -> Summary:
             for number, score in enumerate(scores)
         ],
     }
+
+
+def gap_answer(plan: Plan, scores: Sequence[Score]) -> Summary:
+    """Of the first step: the share of encoders' work in gaps, and these by kind; nothing without shared ranks."""
+    use = gap_use(plan, scores[0])
+    kinds = {"within_passes": use.within_passes, "once_a_step": use.once_a_step} if use else {}
+    gaps = {name: {"seconds": gap.seconds, "filled": gap.filled} for name, gap in kinds.items()}
+    return {"scheduling_efficiency": {"coarse": use.coarse, "fine": use.fine}, "gaps": gaps} if use else {}
 
 
 def run_answer(result: ComparedRun) -> Summary:
