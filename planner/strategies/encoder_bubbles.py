@@ -31,8 +31,8 @@ from planner.scoring import TriedPlan, over_joint_space, with_score
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
 from planner.strategies.bubbles import (
-    POLICIES,
     GapProblem,
+    GapSchedule,
     GapStream,
     baseline_alternatives,
     colocated_layouts,
@@ -86,18 +86,20 @@ def plan(inputs: Inputs, base: Plan | None) -> Plan:
     if reason:
         return with_fields(base, alternatives=(Alternative(strategy=NAME, because=reason), *base.alternatives))
     drafts = sorted(colocated_plans(inputs, base), key=lambda each: each.tried.seconds)
-    best, tried = Tried(base, base.prediction.step_seconds, "as before"), 0
+    best, of, tried = Tried(base, base.prediction.step_seconds, "as before"), drafts[0], 0
     for draft in drafts:
-        if draft.tried.seconds - draft.hidden_at_most < best.seconds < inf:
-            for each in placements(inputs, draft):
-                tried += 1
-                best = min(best, each, key=lambda one: one.seconds)
+        if draft.tried.seconds - draft.hidden_at_most < best.seconds:
+            found = [*placements(inputs, draft)]
+            tried += len(found)
+            quickest = min(found, key=lambda one: one.seconds)
+            best, of = (quickest, draft) if quickest.seconds < best.seconds else (best, of)
+    best = min((best, *held_shorter(inputs, of)), key=lambda one: one.seconds)
     effort = f"{base.outcome.effort}; {len(drafts)} colocated, {tried} placements simulated: {best.order}"
     chosen = base if best.plan is base else scored(inputs, best.plan, effort)
     baselines = baseline_alternatives(inputs, chosen)
     names = {each.strategy for each in baselines}
     others = (each for each in base.alternatives if each.strategy not in names)
-    return with_fields(chosen, alternatives=(*colocated_alternatives(drafts[0], chosen), *baselines, *others))
+    return with_fields(chosen, alternatives=(*colocated_alternatives((drafts[0], of), chosen), *baselines, *others))
 
 
 def without_gaps(inputs: Inputs, base: Plan) -> str:
@@ -121,44 +123,68 @@ def colocated_plans(inputs: Inputs, base: Plan) -> Iterator[Colocated]:
     """
     count, shared = len(base.steps[0].micro_batches), SharedPrices()
     for layouts in encoder_modes(inputs, base.layouts):
-        for serves in (count >> halved for halved in range(MOST_PASSES.bit_length())):
-            if serves:
-                draft = draft_of_layouts(inputs, colocated_layouts(layouts, inputs.module, count, serves))
-                pricing = pricing_of(draft, shared)
-                problem, waited = gap_problem(draft, inputs.module, pricing), pricing.waited_shares[0]
-                yield Colocated(Tried(draft, seconds_of(draft, shared)), problem, problem.hidden_at_most(waited))
+        for passes in numbers_of_passes(inputs, layouts, count):
+            draft = draft_of_layouts(inputs, colocated_layouts(layouts, inputs.module, count, count // passes))
+            pricing = pricing_of(draft, shared)
+            problem, waited = gap_problem(draft, inputs.module, pricing), pricing.waited_shares[0]
+            yield Colocated(Tried(draft, seconds_of(draft, shared)), problem, problem.hidden_at_most(waited))
+
+
+def numbers_of_passes(inputs: Inputs, layouts: dict[str, Layout], count: int) -> list[int]:
+    """Into how many passes of an encoder the LLM's `count` micro-batches may go: powers of two, of which each replica
+    has an item in each, and as many as keep the bubble of an encoder's own pipeline below a fourth.
+    """
+    streams = inputs.batches[0].streams
+    of_replica = (len(items) // (layouts[name].dp * layouts[name].replica) for name, items in streams.items())
+    most = max(1, min(MOST_PASSES, count, *of_replica))
+    fewest = max(4 * (layouts[name].pp - 1) for name in streams)
+    powers = [1 << power for power in range(most.bit_length())]
+    return [passes for passes in powers if passes >= fewest] or powers[-1:]
 
 
 def encoder_modes(inputs: Inputs, layouts: dict[str, Layout]) -> Iterator[dict[str, Layout]]:
-    """The layouts of the base, then those with encoders in pipelines of as many stages as the LLM's, which each rank
-    has a stage of: an exchange of gradients is that much smaller.
+    """The layouts of the base, then those with encoders in pipelines of as many stages as divide the LLM's: each rank
+    has fewer of their layers, and exchanges as much less of their gradients.
     """
     yield layouts
-    llm, changed = layouts[inputs.module], {**layouts}
-    for name, layout in layouts.items():
-        module, fixed = inputs.model.modules[name], inputs.fixed_of(name)
-        able = llm.pp > layout.pp and layout.dp * layout.pp % llm.pp == 0 and module.layers >= llm.pp
-        if name != inputs.module and able and fixed.pp is None and fixed.dp is None and not module.unpipelined_reason:
-            stages = even_stages(module.layers, llm.pp)
-            changed[name] = with_fields(
-                layout, pp=llm.pp, dp=layout.dp * layout.pp // llm.pp, stages=stages, rank_order=llm.rank_order
-            )
-    if changed != layouts:
-        yield changed
+    llm = layouts[inputs.module]
+    for stages in (stages for stages in range(2, llm.pp + 1) if llm.pp % stages == 0):
+        changed = {name: in_stages(inputs, name, layouts, stages) for name in layouts}
+        if changed != layouts:
+            yield changed
+
+
+def in_stages(inputs: Inputs, name: str, layouts: dict[str, Layout], stages: int) -> Layout:
+    """The layout of an encoder in more stages on the same ranks; as it is where that cannot be, or the job says how
+    many.
+    """
+    layout, module, fixed = layouts[name], inputs.model.modules[name], inputs.fixed_of(name)
+    ranks, able = layout.dp * layout.pp, module.layers >= stages and not module.unpipelined_reason
+    if name == inputs.module or fixed.pp or fixed.dp or not able or ranks % stages or layout.pp >= stages:
+        return layout
+    order = layouts[inputs.module].rank_order
+    even = even_stages(module.layers, stages)
+    return with_fields(layout, pp=stages, dp=ranks // stages, stages=even, rank_order=order)
 
 
 def placements(inputs: Inputs, draft: Colocated) -> Iterator[Tried]:
-    """A colocated plan with backwards beside the LLM's exchanges once a step, and with passes beside its own by each
-    policy, where each rank has all layers of an encoder: a pass through stages would wait from one to the next.
-    """
-    stream, shared, plan = GapStream(draft.problem), SharedPrices(), draft.tried.plan
-    staged = any(plan.layouts[each.module].pp > 1 for each in draft.problem.passes)
-    schedules = {"colocated": stream.colocated}
-    schedules |= {policy: stream.with_fewest_in_front(policy) for policy in (() if staged else POLICIES)}
-    for order, found in schedules.items():
-        for after_update in range(min(len(found.behind), 1) + 1):
-            one = placed(plan, inputs.module, found, draft.problem.slots, after_update)
-            yield Tried(one, seconds_of(one, shared), order)
+    """A colocated plan with backwards beside the LLM's exchanges once a step, and with passes beside its own."""
+    stream = GapStream(draft.problem)
+    for order, found in {"colocated": stream.colocated, "early": stream.with_fewest_in_front("early")}.items():
+        yield from in_order(inputs, draft, order, found)
+
+
+def held_shorter(inputs: Inputs, draft: Colocated) -> Iterator[Tried]:
+    """The same with forwards as late as can be, whose outputs are held for as short as can be."""
+    yield from in_order(inputs, draft, "late", GapStream(draft.problem).with_fewest_in_front("late"))
+
+
+def in_order(inputs: Inputs, draft: Colocated, order: str, found: GapSchedule) -> Iterator[Tried]:
+    """A schedule of gaps as plans: with the last backwards beside the LLM's reduction, or one beside its gather."""
+    shared = SharedPrices()
+    for after_update in range(min(len(found.behind), 1) + 1):
+        plan = placed(draft.tried.plan, inputs.module, found, draft.problem.slots, after_update)
+        yield Tried(plan, seconds_of(plan, shared), order)
 
 
 def seconds_of(plan: Plan, shared: SharedPrices) -> float:
@@ -178,17 +204,19 @@ def scored(inputs: Inputs, plan: Plan, effort: str) -> Plan:
     return found if unbounded_jointly(inputs) else over_joint_space(found)
 
 
-def colocated_alternatives(quickest: Colocated, chosen: Plan) -> Iterator[Alternative]:
-    """All forwards in front and all backwards behind, the quickest way; and how much of what gaps could hide there is
-    hidden, which is no plan.
+def colocated_alternatives(drafts: tuple[Colocated, Colocated], chosen: Plan) -> Iterator[Alternative]:
+    """All forwards in front and all backwards behind, the quickest way, `drafts`' first; and of the second, that with
+    the chosen layouts, how much of what gaps could hide is hidden, which is no plan.
     """
-    seconds, value = quickest.tried.seconds, chosen.outcome.value
-    if seconds == inf:
+    (quickest, of), value = drafts, chosen.outcome.value
+    if quickest.tried.seconds == inf:
         yield Alternative(strategy="colocated", because="all forwards in front and all backwards behind do not fit")
         return
-    because = f"all forwards in front of the LLM, all backwards behind: {percent(seconds / value - 1.0)} slower"
-    yield Alternative(strategy="colocated", value=seconds, because=because)
-    relaxed = round_digits(seconds - quickest.hidden_at_most)
-    share = percent((seconds - value) / quickest.hidden_at_most) if quickest.hidden_at_most else "0 %"
-    because = f"no plan: colocated, with every gap filled at its rate and nothing waited for; {share} of that is hidden"
-    yield Alternative(strategy="relaxed_fill", because=because, about=relaxed)
+    slower = percent(quickest.tried.seconds / value - 1.0)
+    because = f"all forwards in front of the LLM, all backwards behind: {slower} slower"
+    yield Alternative(strategy="colocated", value=quickest.tried.seconds, because=because)
+    if of.hidden_at_most and of.tried.seconds < inf:
+        share = percent((of.tried.seconds - value) / of.hidden_at_most)
+        because = f"no plan: every gap filled at its rate, and nothing waited for; {share} of that is hidden"
+        about = round_digits(of.tried.seconds - of.hidden_at_most)
+        yield Alternative(strategy="relaxed_fill", because=because, about=about)

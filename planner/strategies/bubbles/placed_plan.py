@@ -23,15 +23,24 @@ def placed(plan: Plan, module: str, found: GapSchedule, slots: tuple[Slot, ...],
     """
     reduced = len(found.behind) - after_update
     exchanges = ["sync"] * reduced + ["gather"] * after_update
-    places = [placement(one, f"{module}.{slot_name(slots[at])}") for one, at in found.beside]
-    places += [placement(one, f"{module}.{what}") for one, what in zip(found.behind, exchanges, strict=True)]
+    places = [
+        placement(f"{pass_name(one)}@{stage}" if one.stages > 1 else pass_name(one), f"{module}.{slot_name(slots[at])}")
+        for one, starts in found.beside
+        for stage, at in zip(one.route, starts, strict=True)
+    ]
+    places += [placement(pass_name(one), f"{module}.{what}") for one, what in zip(found.behind, exchanges, strict=True)]
     (step,) = plan.steps
     return with_fields(plan, steps=(with_fields(step, order={**step.order, "place": tuple(places)}),))
 
 
-def placement(one: EncoderPass, beside: str) -> TaskPlacement:
+def placement(do: str, beside: str) -> TaskPlacement:
     """A pass beside a task."""
-    return TaskPlacement(do=TaskName(f"{one.module}.{one.phase}{one.micro_batch}"), beside=TaskName(beside))
+    return TaskPlacement(do=TaskName(do), beside=TaskName(beside))
+
+
+def pass_name(one: EncoderPass) -> str:
+    """A pass of an encoder, as a reference has it."""
+    return f"{one.module}.{one.phase}{one.micro_batch}"
 
 
 def slot_name(slot: Slot) -> str:
