@@ -17,6 +17,7 @@ these leave room. It keeps what it starts from where nothing is quicker.
 """
 
 from collections.abc import Iterator
+from itertools import product
 from math import inf
 from typing import NamedTuple
 
@@ -30,6 +31,7 @@ from planner.plan.plan_file import Alternative, Layout, Plan
 from planner.scoring import TriedPlan, over_joint_space, with_score
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
+from planner.strategies.assignment import packs_samples
 from planner.strategies.bubbles import (
     POLICIES,
     GapProblem,
@@ -46,6 +48,7 @@ SUMMARY = "passes of encoders in the gaps of the LLM's: beside its exchanges, on
 
 NAME = "encoder_bubbles"
 MOST_PASSES = 32  # of an encoder in a step
+WHEN = ("serves", "ahead", "backward")  # fields that say when an encoder's passes run
 
 
 class Tried(NamedTuple):
@@ -84,8 +87,10 @@ def plan(inputs: Inputs, base: Plan | None) -> Plan:
     inputs = with_joint_fields(inputs)
     reason = without_gaps(inputs, base)
     if reason:
-        return with_fields(base, alternatives=(Alternative(strategy=NAME, because=reason), *base.alternatives))
+        return as_before(base, reason)
     drafts = sorted(colocated_plans(inputs, base), key=lambda each: each.tried.seconds)
+    if not drafts:
+        return as_before(base, "some sample is more than a rank may hold where all forwards are in front")
     best, tried = Tried(base, base.prediction.step_seconds, "as before"), 0
     for draft in drafts:
         if draft.tried.seconds - draft.hidden_at_most < best.seconds < inf:
@@ -93,11 +98,17 @@ def plan(inputs: Inputs, base: Plan | None) -> Plan:
                 tried += 1
                 best = min(best, each, key=lambda one: one.seconds)
     effort = f"{base.outcome.effort}; {len(drafts)} colocated, {tried} placements simulated: {best.order}"
-    chosen = base if best.plan is base else scored(inputs, best.plan, effort)
+    slower = f"encoders stay where they are: of {tried} placements in gaps, none is quicker"
+    chosen = as_before(base, slower) if best.plan is base else scored(inputs, best.plan, effort)
     baselines = baseline_alternatives(inputs, chosen)
     names = {each.strategy for each in baselines}
-    others = (each for each in base.alternatives if each.strategy not in names)
+    others = (each for each in (chosen if best.plan is base else base).alternatives if each.strategy not in names)
     return with_fields(chosen, alternatives=(*colocated_alternatives(drafts[0], chosen), *baselines, *others))
+
+
+def as_before(base: Plan, reason: str) -> Plan:
+    """The plan as it is, with the reason why its encoders stay where they are."""
+    return with_fields(base, alternatives=(Alternative(strategy=NAME, because=reason), *base.alternatives))
 
 
 def without_gaps(inputs: Inputs, base: Plan) -> str:
@@ -105,13 +116,15 @@ def without_gaps(inputs: Inputs, base: Plan) -> str:
     llm = base.layouts[inputs.module]
     if all({*layout.ranks}.isdisjoint(llm.ranks) for name, layout in base.layouts.items() if name != inputs.module):
         return f"encoders are on ranks of their own, where `{inputs.module}` leaves no gaps"
+    fixed = {name: inputs.fixed_of(name) for name in base.layouts if name != inputs.module}
+    said = [f"{name}.{field}" for name, each in fixed.items() for field in WHEN if getattr(each, field) is not None]
+    if said:
+        return f"the job says when passes of encoders run: {', '.join(said)}"
     problem = gap_problem(base, inputs.module, pricing_of(base))
-    if not any(slot.exchanged for slot in problem.slots):
-        return f"`{inputs.module}` exchanges nothing within its passes, beside which another could run"
+    if not problem.once and not any(slot.exchanged for slot in problem.slots):
+        return f"`{inputs.module}` exchanges nothing beside which a pass could run"
     if not problem.passes:
         return f"`{inputs.module}` reads no pass of an encoder itself"
-    if not any(each.phase == "B" or each.end for each in problem.passes):
-        return f"all that `{inputs.module}` reads it reads at once"
     return ""
 
 
@@ -120,13 +133,16 @@ def colocated_plans(inputs: Inputs, base: Plan) -> Iterator[Colocated]:
     the encoders and number of micro-batches that a pass serves.
     """
     count, shared = len(base.steps[0].micro_batches), SharedPrices()
-    for layouts in encoder_modes(inputs, base.layouts):
-        for serves in (count >> halved for halved in range(MOST_PASSES.bit_length())):
-            if serves:
-                draft = draft_of_layouts(inputs, colocated_layouts(layouts, inputs.module, count, serves))
-                pricing = pricing_of(draft, shared)
-                problem, waited = gap_problem(draft, inputs.module, pricing), pricing.waited_shares[0]
-                yield Colocated(Tried(draft, seconds_of(draft, shared)), problem, problem.hidden_at_most(waited))
+    halved = (count >> times for times in range(MOST_PASSES.bit_length()) if count >> times)
+    served = (1,) if packs_samples(inputs) else (*halved,)  # a pass has what its own packs read
+    for layouts, serves in product(encoder_modes(inputs, base.layouts), served):
+        try:
+            draft = draft_of_layouts(inputs, colocated_layouts(layouts, inputs.module, count, serves))
+        except Infeasible:
+            continue
+        pricing = pricing_of(draft, shared)
+        problem, waited = gap_problem(draft, inputs.module, pricing), pricing.waited_shares[0]
+        yield Colocated(Tried(draft, seconds_of(draft, shared)), problem, problem.hidden_at_most(waited))
 
 
 def encoder_modes(inputs: Inputs, layouts: dict[str, Layout]) -> Iterator[dict[str, Layout]]:
@@ -137,9 +153,10 @@ def encoder_modes(inputs: Inputs, layouts: dict[str, Layout]) -> Iterator[dict[s
     llm, changed = layouts[inputs.module], {**layouts}
     for name, layout in layouts.items():
         module, fixed = inputs.model.modules[name], inputs.fixed_of(name)
-        able = llm.pp > layout.pp and layout.dp * layout.pp % llm.pp == 0 and module.layers >= llm.pp
-        if name != inputs.module and able and fixed.pp is None and fixed.dp is None and not module.unpipelined_reason:
-            stages = even_stages(module.layers, llm.pp)
+        able = llm.pp > layout.pp and layout.dp * layout.pp % llm.pp == 0 and module.layers >= llm.pp * layout.vpp
+        free = all(each is None for each in (fixed.pp, fixed.dp, fixed.vpp, fixed.rank_order))
+        if name != inputs.module and able and free and not module.unpipelined_reason:
+            stages = even_stages(module.layers, llm.pp * layout.vpp)
             changed[name] = with_fields(
                 layout, pp=llm.pp, dp=layout.dp * layout.pp // llm.pp, stages=stages, rank_order=llm.rank_order
             )
@@ -157,7 +174,7 @@ def placements(inputs: Inputs, draft: Colocated) -> Iterator[Tried]:
     schedules |= {policy: stream.with_fewest_in_front(policy) for policy in (() if staged else POLICIES)}
     for order, found in schedules.items():
         for after_update in range(min(len(found.behind), 1) + 1):
-            one = placed(plan, inputs.module, found, draft.problem.slots, after_update)
+            one = placed(plan, inputs.module, found, draft.problem, after_update)
             yield Tried(one, seconds_of(one, shared), order)
 
 

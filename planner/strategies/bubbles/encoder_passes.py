@@ -10,6 +10,7 @@ from planner.plan.mesh.identical_groups import identical_groups
 from planner.plan.plan_file import Plan, assignments
 from planner.plan.task import PASS_PHASES, Phase
 from planner.plan.tasks.expand import expand
+from planner.plan.tokens.encoder_outputs import layout_stages
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,8 @@ def gap_problem(plan: Plan, module: str, pricing: Pricing) -> GapProblem:
     costs = pricing.with_concurrency(tasks).each_alone(tasks)
     slowest: dict[tuple[str, Phase, int], Cost] = {}
     slots, once, rank = list[Slot](), 0.0, plan.layouts[module].ranks[0]
-    stages = {layers: number for number, layers in enumerate(plan.layouts[module].stages)}
+    whole = layout_stages(plan.uses.models[module], plan.layouts[module])
+    stages = {layers: number for number, layers in enumerate(whole)}
     for (kind, work), cost in zip(tasks.kinds_and_works(range(len(tasks))), costs, strict=True):
         own = kind.module == module and rank in kind.ranks
         if work.micro_batch is None:
