@@ -25,8 +25,7 @@ from planner.errors import Infeasible, InputError, Unsupported
 from planner.layouts import unbounded_jointly, with_joint_fields
 from planner.plan.join_plans import round_digits
 from planner.plan.legal.plan_laws import require_legal
-from planner.plan.mesh.even_stages import even_stages
-from planner.plan.plan_file import Alternative, Layout, Plan
+from planner.plan.plan_file import Alternative, Plan
 from planner.scoring import TriedPlan, over_joint_space, with_score
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
@@ -36,8 +35,11 @@ from planner.strategies.bubbles import (
     GapStream,
     baseline_alternatives,
     colocated_layouts,
+    encoder_modes,
     gap_problem,
+    numbers_of_passes,
     placed,
+    said_by_job,
 )
 from planner.strategies.static import draft_of_layouts
 from planner.units import percent
@@ -45,7 +47,6 @@ from planner.units import percent
 SUMMARY = "passes of encoders in the gaps of the LLM's: beside its exchanges, on the ranks that they share"
 
 NAME = "encoder_bubbles"
-MOST_PASSES = 32  # of an encoder in a step
 
 
 class Tried(NamedTuple):
@@ -84,37 +85,44 @@ def plan(inputs: Inputs, base: Plan | None) -> Plan:
     inputs = with_joint_fields(inputs)
     reason = without_gaps(inputs, base)
     if reason:
-        return with_fields(base, alternatives=(Alternative(strategy=NAME, because=reason), *base.alternatives))
+        return as_before(base, reason)
     drafts = sorted(colocated_plans(inputs, base), key=lambda each: each.tried.seconds)
-    best, of, tried = Tried(base, base.prediction.step_seconds, "as before"), drafts[0], 0
+    if not drafts:
+        return as_before(base, "some sample is more than a rank may hold where all forwards are in front")
+    best, of, tried = Tried(base, base.prediction.step_seconds), drafts[0], 0
     for draft in drafts:
         if draft.tried.seconds - draft.hidden_at_most < best.seconds:
-            found = [*placements(inputs, draft)]
+            found = [*placements(draft)]
             tried += len(found)
             quickest = min(found, key=lambda one: one.seconds)
             best, of = (quickest, draft) if quickest.seconds < best.seconds else (best, of)
-    best = min((best, *held_shorter(inputs, of)), key=lambda one: one.seconds)
+    best = min((best, *held_shorter(of)), key=lambda one: one.seconds)
     effort = f"{base.outcome.effort}; {len(drafts)} colocated, {tried} placements simulated: {best.order}"
-    chosen = base if best.plan is base else scored(inputs, best.plan, effort)
+    chosen = as_before(base, f"of {tried} placements in gaps, none is quicker than encoders where they are")
+    if best.plan is not base:
+        chosen = with_fields(scored(inputs, best.plan, effort), alternatives=base.alternatives)
     baselines = baseline_alternatives(inputs, chosen)
     names = {each.strategy for each in baselines}
-    others = (each for each in base.alternatives if each.strategy not in names)
+    others = (each for each in chosen.alternatives if each.strategy not in names)
     return with_fields(chosen, alternatives=(*colocated_alternatives((drafts[0], of), chosen), *baselines, *others))
+
+
+def as_before(base: Plan, reason: str) -> Plan:
+    """The plan as it is, with the reason why its encoders stay where they are."""
+    return with_fields(base, alternatives=(Alternative(strategy=NAME, because=reason), *base.alternatives))
 
 
 def without_gaps(inputs: Inputs, base: Plan) -> str:
     """Why encoders stay where they are; empty where there is something to try."""
-    llm = base.layouts[inputs.module]
+    llm, said = base.layouts[inputs.module], said_by_job(inputs)
     if all({*layout.ranks}.isdisjoint(llm.ranks) for name, layout in base.layouts.items() if name != inputs.module):
         return f"encoders are on ranks of their own, where `{inputs.module}` leaves no gaps"
+    if said:
+        return f"the job says when passes of encoders run: {', '.join(said)}"
     problem = gap_problem(base, inputs.module, pricing_of(base))
-    if not any(slot.exchanged for slot in problem.slots):
-        return f"`{inputs.module}` exchanges nothing within its passes, beside which another could run"
-    if not problem.passes:
-        return f"`{inputs.module}` reads no pass of an encoder itself"
-    if not any(each.phase == "B" or each.end for each in problem.passes):
-        return f"all that `{inputs.module}` reads it reads at once"
-    return ""
+    if not problem.once and not any(slot.exchanged for slot in problem.slots):
+        return f"`{inputs.module}` exchanges nothing beside which a pass could run"
+    return "" if problem.passes else f"`{inputs.module}` reads no pass of an encoder itself"
 
 
 def colocated_plans(inputs: Inputs, base: Plan) -> Iterator[Colocated]:
@@ -124,66 +132,32 @@ def colocated_plans(inputs: Inputs, base: Plan) -> Iterator[Colocated]:
     count, shared = len(base.steps[0].micro_batches), SharedPrices()
     for layouts in encoder_modes(inputs, base.layouts):
         for passes in numbers_of_passes(inputs, layouts, count):
-            draft = draft_of_layouts(inputs, colocated_layouts(layouts, inputs.module, count, count // passes))
+            try:
+                draft = draft_of_layouts(inputs, colocated_layouts(layouts, inputs.module, count, count // passes))
+            except Infeasible:
+                continue
             pricing = pricing_of(draft, shared)
             problem, waited = gap_problem(draft, inputs.module, pricing), pricing.waited_shares[0]
             yield Colocated(Tried(draft, seconds_of(draft, shared)), problem, problem.hidden_at_most(waited))
 
 
-def numbers_of_passes(inputs: Inputs, layouts: dict[str, Layout], count: int) -> list[int]:
-    """Into how many passes of an encoder the LLM's `count` micro-batches may go: powers of two, of which each replica
-    has an item in each, and as many as keep the bubble of an encoder's own pipeline below a fourth.
-    """
-    streams = inputs.batches[0].streams
-    of_replica = (len(items) // (layouts[name].dp * layouts[name].replica) for name, items in streams.items())
-    most = max(1, min(MOST_PASSES, count, *of_replica))
-    fewest = max(4 * (layouts[name].pp - 1) for name in streams)
-    powers = [1 << power for power in range(most.bit_length())]
-    return [passes for passes in powers if passes >= fewest] or powers[-1:]
-
-
-def encoder_modes(inputs: Inputs, layouts: dict[str, Layout]) -> Iterator[dict[str, Layout]]:
-    """The layouts of the base, then those with encoders in pipelines of as many stages as divide the LLM's: each rank
-    has fewer of their layers, and exchanges as much less of their gradients.
-    """
-    yield layouts
-    llm = layouts[inputs.module]
-    for stages in (stages for stages in range(2, llm.pp + 1) if llm.pp % stages == 0):
-        changed = {name: in_stages(inputs, name, layouts, stages) for name in layouts}
-        if changed != layouts:
-            yield changed
-
-
-def in_stages(inputs: Inputs, name: str, layouts: dict[str, Layout], stages: int) -> Layout:
-    """The layout of an encoder in more stages on the same ranks; as it is where that cannot be, or the job says how
-    many.
-    """
-    layout, module, fixed = layouts[name], inputs.model.modules[name], inputs.fixed_of(name)
-    ranks, able = layout.dp * layout.pp, module.layers >= stages and not module.unpipelined_reason
-    if name == inputs.module or fixed.pp or fixed.dp or not able or ranks % stages or layout.pp >= stages:
-        return layout
-    order = layouts[inputs.module].rank_order
-    even = even_stages(module.layers, stages)
-    return with_fields(layout, pp=stages, dp=ranks // stages, stages=even, rank_order=order)
-
-
-def placements(inputs: Inputs, draft: Colocated) -> Iterator[Tried]:
+def placements(draft: Colocated) -> Iterator[Tried]:
     """A colocated plan with backwards beside the LLM's exchanges once a step, and with passes beside its own."""
     stream = GapStream(draft.problem)
     for order, found in {"colocated": stream.colocated, "early": stream.with_fewest_in_front("early")}.items():
-        yield from in_order(inputs, draft, order, found)
+        yield from in_order(draft, order, found)
 
 
-def held_shorter(inputs: Inputs, draft: Colocated) -> Iterator[Tried]:
+def held_shorter(draft: Colocated) -> Iterator[Tried]:
     """The same with forwards as late as can be, whose outputs are held for as short as can be."""
-    yield from in_order(inputs, draft, "late", GapStream(draft.problem).with_fewest_in_front("late"))
+    yield from in_order(draft, "late", GapStream(draft.problem).with_fewest_in_front("late"))
 
 
-def in_order(inputs: Inputs, draft: Colocated, order: str, found: GapSchedule) -> Iterator[Tried]:
+def in_order(draft: Colocated, order: str, found: GapSchedule) -> Iterator[Tried]:
     """A schedule of gaps as plans: with the last backwards beside the LLM's reduction, or one beside its gather."""
     shared = SharedPrices()
     for after_update in range(min(len(found.behind), 1) + 1):
-        plan = placed(draft.tried.plan, inputs.module, found, draft.problem.slots, after_update)
+        plan = placed(draft.tried.plan, found, draft.problem, after_update)
         yield Tried(plan, seconds_of(plan, shared), order)
 
 

@@ -9,6 +9,7 @@ from planner.plan.mesh.identical_groups import identical_groups
 from planner.plan.plan_file import Plan, assignments
 from planner.plan.task import PASS_PHASES, Phase
 from planner.plan.tasks.expand import expand
+from planner.plan.tokens.encoder_outputs import layout_stages
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,7 @@ class EncoderPass:
 class GapProblem:
     """The passes to place, those of each phase in the order in which they are due, and the slots in their order."""
 
+    module: str  # the LLM
     passes: tuple[EncoderPass, ...]
     slots: tuple[Slot, ...]
     once: float  # seconds that the LLM's first stage exchanges once a step: gradients, and updated weights
@@ -66,7 +68,8 @@ def gap_problem(plan: Plan, module: str, pricing: Pricing) -> GapProblem:
     slowest: dict[tuple[str, Phase, int], Cost] = {}
     work: dict[int, Cost] = {}
     slots, once, rank = list[Slot](), 0.0, plan.layouts[module].ranks[0]
-    stage_of = {layers: number for number, layers in enumerate(plan.layouts[module].stages)}
+    whole = layout_stages(plan.uses.models[module], plan.layouts[module])
+    stage_of = {layers: number for number, layers in enumerate(whole)}
     for (kind, on), cost in zip(tasks.kinds_and_works(range(len(tasks))), costs, strict=True):
         own = kind.module == module and rank in kind.ranks
         if on.micro_batch is None:
@@ -93,7 +96,7 @@ def gap_problem(plan: Plan, module: str, pricing: Pricing) -> GapProblem:
         max((c.value - c.comm for c in work.values()), default=0.0),
         max((c.comm for c in work.values()), default=0.0),
     )
-    return GapProblem(tuple(rising), tuple(slots), once, most)
+    return GapProblem(module, tuple(rising), tuple(slots), once, most)
 
 
 def reading_micro_batches(plan: Plan, module: str) -> dict[tuple[str, int], set[int]]:

@@ -3,7 +3,7 @@
 from planner.plan.plan_file import Layout, Plan, TaskPlacement
 from planner.plan.task import TaskName
 from planner.specs.base import with_fields
-from planner.strategies.bubbles.encoder_passes import EncoderPass, Slot
+from planner.strategies.bubbles.encoder_passes import EncoderPass, GapProblem, Slot
 from planner.strategies.bubbles.gap_schedule import GapSchedule
 
 
@@ -17,18 +17,23 @@ def colocated_layouts(layouts: dict[str, Layout], module: str, count: int, serve
     }
 
 
-def placed(plan: Plan, module: str, found: GapSchedule, slots: tuple[Slot, ...], after_update: int) -> Plan:
+def placed(plan: Plan, found: GapSchedule, problem: GapProblem, after_update: int) -> Plan:
     """A colocated plan of one step with passes beside those of the LLM, and backwards behind these beside its
-    reduction, of which so many of the last ones beside its gather of updated weights.
+    reduction, of which so many of the last ones beside its gather of updated weights; where they are, if it has none.
     """
+    module = problem.module
     reduced = len(found.behind) - after_update
     exchanges = ["sync"] * reduced + ["gather"] * after_update
     places = [
-        placement(f"{pass_name(one)}@{stage}" if one.stages > 1 else pass_name(one), f"{module}.{slot_name(slots[at])}")
+        placement(
+            f"{pass_name(one)}@{stage}" if one.stages > 1 else pass_name(one),
+            f"{module}.{slot_name(problem.slots[at])}",
+        )
         for one, starts in found.beside
         for stage, at in zip(one.route, starts, strict=True)
     ]
-    places += [placement(pass_name(one), f"{module}.{what}") for one, what in zip(found.behind, exchanges, strict=True)]
+    behind = zip(found.behind, exchanges, strict=True) if problem.once else ()
+    places += [placement(pass_name(one), f"{module}.{what}") for one, what in behind]
     (step,) = plan.steps
     return with_fields(plan, steps=(with_fields(step, order={**step.order, "place": tuple(places)}),))
 
