@@ -292,7 +292,7 @@ def places() -> st.SearchStrategy:
     names = references().map(lambda ref: TaskName(str(ref)))
     moved = references().map(lambda ref: TaskName(str(replace(ref, group=""))))
     return st.sampled_from(["before", "after", "beside"]).flatmap(
-        lambda where: st.builds(TaskPlacement, do=moved, on=TEXT, **{where: names})
+        lambda where: st.builds(TaskPlacement, do=moved, on=st.just("") | TEXT, **{where: names})
     )
 
 

@@ -5,7 +5,7 @@ compute, network and memory cost, and the closed form of a static step.
 """
 
 from planner.costs.compute.expert_load import expert_load
-from planner.costs.cost_lines import Cost, CostLine, WindowTerm, least_trusted, smooth_max
+from planner.costs.cost_lines import NO_COST, Cost, CostLine, WindowTerm, least_trusted, smooth_max, total_cost
 from planner.costs.distinct_columns import columns_where, distinct_values, joined_by_kind, joined_columns, layout_count
 from planner.costs.feature_reads import feature_gb_per_s
 from planner.costs.layer_savings import (
@@ -60,6 +60,7 @@ __all__ = [
     "DISPATCHES",
     "KERNELS_AS",
     "NON_NUMERIC_FIELDS",
+    "NO_COST",
     "OBJECTIVES",
     "ONE_SEQUENCE",
     "SINGLE_RANK_NETWORK",
@@ -131,6 +132,7 @@ __all__ = [
     "smooth_max",
     "split_degree",
     "stack_columns",
+    "total_cost",
     "usd_per_hour",
     "with_overlap",
 ]

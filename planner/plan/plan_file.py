@@ -393,9 +393,10 @@ class TaskPlacement(Spec):
     @property
     def fills(self) -> bool:
         """Whether it has a pass run beside passes of another module, or beside an exchange once a step."""
-        anchor = self.anchor
+        anchor, moved = self.anchor, self.moved
         once = anchor.micro_batch is None and anchor.phase in ("sync", "gather")
-        return bool(self.beside) and self.moved.phase in PASS_PHASES and (anchor.phase in PASS_PHASES or once)
+        of_another = anchor.module != moved.module and (anchor.phase in PASS_PHASES or once)
+        return bool(self.beside) and moved.phase in PASS_PHASES and of_another
 
     @property
     def holds_for_all(self) -> bool:

@@ -24,7 +24,7 @@ from planner.strategies.static.fixed_layout import fixed_layout
 from planner.strategies.static.layouts_plan import draft_of_layouts
 from tests.examples import examples
 from tests.plans import sharded_plan
-from tests.replica_plans import any_fed_replicas, replicas
+from tests.replica_plans import any_fed_replicas, any_placed_replicas, replicas
 from tests.scoring.priced import priced
 from tests.static_jobs import small_cluster, static_inputs
 
@@ -97,8 +97,8 @@ def test_idle_ranks_once_or_each_a_plan_is_worth_the_same(rows):
     assert once.timeline.group_seconds() == each.timeline.group_seconds()
 
 
-@examples(40)
-@given(any_fed_replicas())
+@examples(60)
+@given(any_fed_replicas() | any_placed_replicas())
 def test_replicas_that_read_images_are_worth_the_same_once_or_each(plan):
     plan = priced(plan)
     once, each = (scored(plan, whole) for whole in (0, plan.size))
@@ -107,8 +107,8 @@ def test_replicas_that_read_images_are_worth_the_same_once_or_each(plan):
     assert once.timeline.module_seconds() == each.timeline.module_seconds()
 
 
-@examples(40)
-@given(any_fed_replicas())
+@examples(60)
+@given(any_fed_replicas() | any_placed_replicas())
 def test_a_search_finds_the_same_of_replicas_once_or_each(plan):
     """What fits and what does not, on every rank, and how long the step takes."""
     found = []
@@ -118,6 +118,26 @@ def test_a_search_finds_the_same_of_replicas_once_or_each(plan):
             tried.require_memory()
             found.append((tried.memory.peaks, tried.least_peaks, tried.least_seconds, tried.step_seconds()))
     assert found[0] == found[1]
+
+
+@examples(60)
+@given(any_placed_replicas())
+def test_a_placement_without_a_group_is_one_of_each_group(plan):
+    """In the file's order, every rank has the same tasks in the same order, and they begin and end at the same times."""
+    (step,) = plan.steps
+    places = tuple(
+        with_fields(place, on=group)
+        for place in step.placements
+        for group in step.micro_batches[place.moved.micro_batch]["vit"]
+    )
+    named = with_fields(plan, steps=(with_fields(step, order={"place": places} if places else {}),))
+    assert not violations(named) and (not places or not identical_groups(named, 0).groups)
+    one, other = (expand(each) for each in (plan, named))
+    for rank in range(plan.size):
+        assert [t.id for t in one if rank in t.ranks] == [t.id for t in other if rank in t.ranks]
+    assert {t.id for t in one if t.beside} == {t.id for t in other if t.beside}
+    each, alone = (scored(priced(of), plan.size) for of in (plan, named))
+    assert each.step_seconds == alone.step_seconds and each.memory == alone.memory
 
 
 def test_every_rank_is_simulated_or_stands_behind_one_that_is(plan):

@@ -140,7 +140,7 @@ def placement_name_laws(plan: Plan, value: str | tuple[str | TaskPlacement, ...]
     for number, placement in enumerate(value):
         at = f"{where}[{number}]"
         if not isinstance(placement, TaskPlacement):
-            fix = "write `do`, `on`, and one of `before`, `after` and `beside`"
+            fix = "write `do`, one of `before`, `after` and `beside`, and `on` for one group alone"
             yield Violation(at, f"`{placement}` is no placement", fix)
             continue
         unknown = [ref.module for ref in (placement.moved, placement.anchor) if ref.module not in plan.layouts]

@@ -3,5 +3,6 @@
 from planner.strategies.assignment.joint_assignment import JointItems
 from planner.strategies.assignment.joint_streams import AssignmentRule
 from planner.strategies.assignment.module_items import item_line, micro_batch_count
+from planner.strategies.assignment.packed_modules import packs_samples
 
-__all__ = ["AssignmentRule", "JointItems", "item_line", "micro_batch_count"]
+__all__ = ["AssignmentRule", "JointItems", "item_line", "micro_batch_count", "packs_samples"]
