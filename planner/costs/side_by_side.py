@@ -63,13 +63,12 @@ class SideBySide:
             yield from longer.items()
 
     def beside_exchange(self, at: int, rank: int, module: str) -> tuple[IntArray, Floats]:
-        """The passes that a rank has of other modules between its own module's work around an exchange, and the seconds
-        of each that the exchange lasts.
+        """The passes that a rank has of other modules between its module's work on all ranks of an exchange and its own
+        behind that, and the seconds of each that the exchange lasts.
         """
-        own = self.computed(rank, module)
-        before, behind = own[own < at], own[own > at]
-        begin = before[-1] if len(before) else -1
-        end = behind[0] if len(behind) else len(self.costs)
+        begin = max(self.last_before(at, each, module) for each in self.alike.among(self.kind(at).ranks))
+        behind = self.computed(rank, module)
+        end = next(iter(behind[behind > at]), len(self.costs))
         beside = self.between(rank, module, begin, end)
         whole = float(self.seconds[beside].sum())
         return beside, (min(1.0, self.seconds[at] / whole) if whole else 0.0) * self.seconds[beside]
@@ -105,6 +104,11 @@ class SideBySide:
         inside = passes[np.searchsorted(passes, begin, side="right") : np.searchsorted(passes, end)]
         others: IntArray = inside[self.modules[self.tasks.kind[inside]] != module]
         return others
+
+    def last_before(self, at: int, rank: int, module: str) -> int:
+        """The place of a module's last pass or update on a rank before another place; −1: it has none."""
+        own = self.computed(rank, module)
+        return int(own[own < at].max(initial=-1))
 
     def computed(self, rank: int, module: str) -> IntArray:
         """The passes and updates of a module on a rank."""
