@@ -111,14 +111,21 @@ class SideBySide:
         return int(own[own < at].max(initial=-1))
 
     def computed(self, rank: int, module: str) -> IntArray:
-        """The passes and updates of a module on a rank."""
-        mine = np.array([k.module == module and k.stream == "compute" and rank in k.ranks for k in self.tasks.kinds])
-        return np.flatnonzero(mine[self.tasks.kind])
+        """The places of a module's passes and updates on a rank."""
+        if (rank, module) not in self.found:
+            kinds = (k.module == module and k.stream == "compute" and rank in k.ranks for k in self.tasks.kinds)
+            self.found[rank, module] = np.flatnonzero(np.array([*kinds])[self.tasks.kind])
+        return self.found[rank, module]
 
     def kind(self, at: int) -> Task:
         """The kind of a task."""
         kind: Task = self.tasks.kinds[self.tasks.kind[at]]
         return kind
+
+    @cached_property
+    def found(self) -> dict[tuple[int, str], IntArray]:
+        """What `computed` found."""
+        return {}
 
     @cached_property
     def once(self) -> list[int]:
