@@ -176,8 +176,9 @@ def able_strategy(inputs: Inputs, decision: Decision | None = None) -> str:
 
 def refined_plan(inputs: Inputs) -> Plan:
     """The plan of one batch by the job's own strategy."""
-    plan = strategy_called(inputs.job.strategy).plan(inputs, base_plan(inputs))
-    return with_fields(plan, alternatives=(*plan.alternatives, *unrefined_alternative(inputs, plan)))
+    base = base_plan(inputs)
+    plan = strategy_called(inputs.job.strategy).plan(inputs, base)
+    return with_fields(plan, alternatives=(*plan.alternatives, *unrefined_alternative(inputs, plan, base)))
 
 
 def solve_each(inputs: Inputs, plan_of_batch: Callable[[Inputs], Plan], on_batch: OnProgress) -> SolvedJob:
@@ -236,21 +237,20 @@ def base_plan(inputs: Inputs) -> Plan | None:
     return with_fields(base, made=with_fields(base.made, strategy=own, decided=decided))
 
 
-def unrefined_alternative(inputs: Inputs, chosen: Plan) -> tuple[Alternative, ...]:
+def unrefined_alternative(inputs: Inputs, chosen: Plan, start: Plan | None) -> tuple[Alternative, ...]:
     """What the refined strategy gives by itself, as an alternative: its plan may be one that the refinement cannot
-    start from.
+    start from, and else is the one it started from.
     """
     name = base_of(inputs)
-    if not name:
-        return ()
-    base = strategy_called(name)
     base_inputs = replace(inputs, job=with_fields(inputs.job, strategy=name))
-    if unsupported(name, base_inputs):
+    if not name or start is None or unsupported(name, base_inputs):
         return ()
-    try:
-        plan = base.plan(base_inputs, base_plan(base_inputs))
-    except Infeasible:
-        return ()
+    plan = start
+    if refining_strategy(inputs.job.strategy).inputs_for_base(inputs) is not inputs:
+        try:
+            plan = strategy_called(name).plan(base_inputs, base_plan(base_inputs))
+        except Infeasible:
+            return ()
     slowdown = plan.outcome.value / chosen.outcome.value - 1.0
     return (
         Alternative(

@@ -36,10 +36,10 @@ from planner.strategies.bubbles import (
     baseline_alternatives,
     colocated_layouts,
     encoder_modes,
+    fixed_times,
     gap_problem,
     numbers_of_passes,
     placed,
-    said_by_job,
 )
 from planner.strategies.static import draft_of_layouts
 from planner.units import percent
@@ -114,11 +114,11 @@ def as_before(base: Plan, reason: str) -> Plan:
 
 def without_gaps(inputs: Inputs, base: Plan) -> str:
     """Why encoders stay where they are; empty where there is something to try."""
-    llm, said = base.layouts[inputs.module], said_by_job(inputs)
+    llm, timed = base.layouts[inputs.module], fixed_times(inputs)
     if all({*layout.ranks}.isdisjoint(llm.ranks) for name, layout in base.layouts.items() if name != inputs.module):
         return f"encoders are on ranks of their own, where `{inputs.module}` leaves no gaps"
-    if said:
-        return f"the job says when passes of encoders run: {', '.join(said)}"
+    if timed:
+        return f"the job says when passes of encoders run: {', '.join(timed)}"
     problem = gap_problem(base, inputs.module, pricing_of(base))
     if not problem.once and not any(slot.exchanged for slot in problem.slots):
         return f"`{inputs.module}` exchanges nothing beside which a pass could run"

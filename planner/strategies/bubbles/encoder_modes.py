@@ -12,7 +12,7 @@ MOST_PASSES = 32  # of an encoder in a step
 WHEN = ("serves", "ahead", "backward")  # fields that say when an encoder's passes run
 
 
-def said_by_job(inputs: Inputs) -> list[str]:
+def fixed_times(inputs: Inputs) -> list[str]:
     """The fields by which a job says when passes of encoders run."""
     encoders = [name for name in inputs.model.modules if name != inputs.module]
     return [
