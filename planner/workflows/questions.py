@@ -13,10 +13,9 @@ from typing import Any, TypeVar
 from planner import files, hf
 from planner.errors import InputError
 from planner.specs import library
-from planner.specs.base import with_fields
+from planner.specs.gpu_clusters import asked_device, cluster_of_gpus, joined, nodes_of
 from planner.specs.hardware.cluster import Cluster
-from planner.specs.hardware.node_cluster import NodeAdapters, NodeCluster, NodeGpus, expand_nodes
-from planner.specs.hardware.profile import Profile
+from planner.specs.hardware.node_cluster import NodeAdapters, NodeCluster, NodeGpus
 from planner.specs.job import Job
 from planner.specs.job_batches import folder_lengths
 from planner.specs.layers.stack import InputUnit
@@ -30,10 +29,8 @@ from planner.workflows.question_samples import USUAL_TEXT, asked_clips, asked_im
 
 LOG = logging.getLogger(__name__)
 JOB_FILE, CLUSTER_FILE, MODEL_FILE, PLAN_FILE = "job.yaml", "cluster.yaml", "model.yaml", "plan.yaml"
-USUAL_NODE_GPUS = 8  # GPUs of a node, in a DGX or HGX
 USUAL_RANK_SAMPLES = 8  # samples of a step for each GPU, where a question does not say how many: assumed
 Part = TypeVar("Part", NodeGpus, NodeAdapters)
-RACK_GPUS = {"gb200": 72, "gb300": 72}  # that one NVLink domain joins in NVL72
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,45 +141,7 @@ def question_cluster(question: Question) -> NodeCluster | Cluster | None:
     nics = None if question.nics is None else parsed(NodeAdapters, question.nics, "--nics")
     gpus = NodeGpus(f"{gpus.number}x{asked_device(gpus.device)}")
     kind = device_kind(gpus.device, where="--gpus")
-    return cluster_of_gpus(gpus, kind, question.nodes, nics)
-
-
-def asked_device(named: str) -> str:
-    """The device of a name; of several that begin with it, of unlike memory, the one with most."""
-    shipped = library.shipped_names(Profile)
-    meant = [name for name in shipped if name.startswith(f"{named}-") and named not in shipped]
-    memory = {name: library.read_named(name, Profile)[0].device.memory_gib for name in meant}
-    return max(meant, key=memory.__getitem__) if len(meant) > 1 else named
-
-
-def cluster_of_gpus(gpus: NodeGpus, kind: str, nodes: int | None, nics: NodeAdapters | None) -> NodeCluster | Cluster:
-    """The nodes of so many GPUs in all; where the last is not full, with ranks and levels. Raises InputError."""
-    per_node = gpus.number // nodes if nodes else min(gpus.number, RACK_GPUS.get(kind, USUAL_NODE_GPUS))
-    if nodes and per_node * nodes != gpus.number:
-        fix = "a number of --nodes that divides the GPUs"
-        raise InputError(f"{gpus.number} GPUs are not {nodes} nodes of as many each", where="--nodes", fix=fix)
-    whole = NodeCluster(
-        format=NodeCluster.FORMAT,
-        name=f"{gpus.number}x{Path(gpus.device).stem}",
-        nodes=-(-gpus.number // per_node),
-        gpus=NodeGpus(f"{per_node}x{gpus.device}"),
-        nics=nics,
-    )
-    if whole.size == gpus.number:
-        return whole
-    expanded = joined(whole, kind)
-    (ranks,), (near, far) = expanded.ranks, expanded.levels
-    partly = (with_fields(ranks, count=gpus.number),), (near, with_fields(far, ranks=gpus.number))
-    return with_fields(expanded, ranks=partly[0], levels=partly[1])
-
-
-def joined(nodes: NodeCluster, kind: str) -> Cluster:
-    """Nodes as ranks and levels. Raises InputError where nothing says how they are joined."""
-    try:
-        return expand_nodes(nodes, kind, library.read_named(kind, Profile)[0].device)
-    except ValueError as error:
-        message = str(error).partition(" | ")[0]
-        raise InputError(message, where="--nics", fix="adapters of a node, as --nics 8x400Gb") from error
+    return cluster_of_gpus(gpus, kind, nodes_of(gpus, kind, question.nodes), nics)
 
 
 def parsed(kind: type[Part], text: str, option: str) -> Part:

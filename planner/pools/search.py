@@ -1,0 +1,149 @@
+"""Which choices of a pool are solved: all but those that cannot be better than what is known already.
+
+A choice takes no fewer days and dollars than its bound says (layouts/bounds/work_bound.py). Where that is beyond a
+limit, or a choice that is solved is neither later nor dearer than it, nothing is to be found there, and it is passed
+over. Which choices are solved first decides how many are, and never which is best: those that are quick for their money
+come first.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from math import inf
+from typing import Literal, NamedTuple
+
+from planner.callbacks import OnProgress
+from planner.errors import Infeasible
+from planner.layouts import layout_problem, work_bound
+from planner.plan.plan_file import Plan
+from planner.pools.bills import Bill, Tariff, tariff_of
+from planner.specs.base import with_fields
+from planner.specs.hardware.cluster import Cluster
+from planner.specs.inputs import Inputs, Offer
+from planner.specs.job import Limits
+from planner.specs.run_length import Run
+from planner.strategies import SolvedJob
+
+Solve = Callable[[Inputs], SolvedJob]  # raises Infeasible
+Goal = Literal["front", "days", "usd"]  # every point of time and money; or the soonest, or the cheapest alone
+
+
+class Point(NamedTuple):
+    """A choice that is solved."""
+
+    tariff: Tariff
+    plan: Plan
+    bill: Bill
+    least: Bill  # by the bound of its plan
+    solving_seconds: tuple[float, ...]
+
+    @property
+    def offer(self) -> Offer:
+        return self.tariff.offer
+
+
+class Passed(NamedTuple):
+    """A choice that is not solved: what it takes at least, and the point that covers it; None: it is beyond a limit."""
+
+    tariff: Tariff
+    least: Bill
+    by: Point | None
+
+
+@dataclass(frozen=True, slots=True)
+class PoolSearch:
+    """The choices of a pool with their tariffs, and those that are solved so far, each once."""
+
+    tariffs: tuple[Tariff, ...]
+    solve: Solve
+    on_offer: OnProgress
+    bounds: dict[int, Bill] = field(default_factory=dict)
+    plans: dict[Cluster, SolvedJob | Infeasible] = field(default_factory=dict)  # whatever its ranks cost
+
+    def least(self, number: int) -> Bill:
+        """What a choice takes at least."""
+        if number not in self.bounds:
+            tariff = self.tariffs[number]
+            self.bounds[number] = tariff.bill(least_seconds(tariff.offer.inputs))
+        return self.bounds[number]
+
+    def points(self, goal: Goal, limits: Limits) -> tuple[list[Point], list[Passed]]:
+        """All points within the limits that may be of the answer, and what was passed over; first those that came
+        first in the pool.
+        """
+        found, passed = dict[int, Point](), dict[int, Passed]()
+        order = sorted(range(len(self.tariffs)), key=lambda number: promise(self.least(number), goal))
+        for done, number in enumerate(order):
+            tariff, least = self.tariffs[number], self.least(number)
+            self.on_offer(done, len(order), tariff.offer.offered.name)
+            if least.step_seconds == inf:
+                continue
+            by = next((each for each in found.values() if is_covered(least, each.bill, goal)), None)
+            if by or not least.within(limits):
+                passed[number] = Passed(tariff, least, by)
+            elif (point := self.solved(tariff)) and point.bill.within(limits):
+                found[number] = point
+        return [found[number] for number in sorted(found)], [passed[number] for number in sorted(passed)]
+
+    def solved(self, tariff: Tariff) -> Point | None:
+        """One choice, solved; None where nothing fits."""
+        cluster = tariff.offer.inputs.cluster
+        alike = at_any_price(cluster)
+        if alike not in self.plans:
+            try:
+                self.plans[alike] = self.solve(tariff.offer.inputs)
+            except Infeasible as error:
+                self.plans[alike] = error
+        known = self.plans[alike]
+        if isinstance(known, Infeasible):
+            return None
+        plan = with_fields(known.plan, uses=with_fields(known.plan.uses, cluster=cluster))
+        steps = len(plan.steps)
+        seconds, bound = plan.prediction.step_seconds / steps, plan.outcome.bound / steps
+        return Point(tariff, plan, tariff.bill(seconds), tariff.bill(min(bound, seconds)), known.step_seconds)
+
+
+    def too_small(self) -> Iterator[str]:
+        """Yield the names of choices on which the model is known not to fit."""
+        for number, tariff in enumerate(self.tariffs):
+            found = self.plans.get(at_any_price(tariff.offer.inputs.cluster))
+            if isinstance(found, Infeasible) or self.least(number).step_seconds == inf:
+                yield tariff.offer.offered.name
+
+
+def at_any_price(cluster: Cluster) -> Cluster:
+    """The cluster without what its ranks cost, which decides nothing of a plan."""
+    return with_fields(cluster, ranks=tuple(with_fields(each, usd_per_hour=None) for each in cluster.ranks))
+
+
+def pool_search(offers: Sequence[Offer], run: Run, solve: Solve, on_offer: OnProgress) -> PoolSearch:
+    """The search over these choices."""
+    return PoolSearch(tuple(tariff_of(each, run) for each in offers), solve, on_offer)
+
+
+def least_seconds(inputs: Inputs) -> float:
+    """Seconds of a step on a choice at least; 0 of several modules."""
+    return work_bound(layout_problem(inputs)) if len(inputs.model.modules) == 1 else 0.0
+
+
+def promise(least: Bill, goal: Goal) -> tuple[float, ...]:
+    """Sort key of choices: what may be best comes first."""
+    return {"front": (least.days * least.usd,), "days": (least.days, least.usd), "usd": (least.usd, least.days)}[goal]
+
+
+def is_covered(least: Bill, known: Bill, goal: Goal) -> bool:
+    """Whether what takes at least so much is no better than what is known."""
+    return {"front": known.covers(least), "days": known.days <= least.days, "usd": known.usd <= least.usd}[goal]
+
+
+def dominating(points: Sequence[Point]) -> Iterator[tuple[Point, Point | None]]:
+    """Yield each point with the first other one that is neither later nor dearer; of equal ones the first is of the
+    front.
+    """
+    for number, each in enumerate(points):
+        others = ((at, other) for at, other in enumerate(points) if at != number and other.bill.covers(each.bill))
+        yield each, next((other for at, other in others if at < number or not each.bill.covers(other.bill)), None)
+
+
+def best_of(points: Iterable[Point], goal: Goal) -> Point | None:
+    """The soonest, of equally soon ones the cheapest; or the other way round. None of none."""
+    return min(points, key=lambda each: promise(each.bill, goal), default=None)
