@@ -59,7 +59,7 @@ def solve(job: str, options: JobOptions = DEFAULTS, on_batch: OnProgress = silen
 
 
 def decide(inputs: Inputs, on_batch: OnProgress = silent) -> SolvedJob:
-    """The plan of a job that is read already: of a run, on the best choice of its pool. Raises InputError and Infeasible."""
+    """The plan of a job that is read already: of a run, on the best choice. Raises InputError and Infeasible."""
     if pools.is_run(inputs):
         return chosen_of(inputs, on_batch).solved
     with answer_for(inputs):
@@ -70,8 +70,9 @@ def decide(inputs: Inputs, on_batch: OnProgress = silent) -> SolvedJob:
 
 
 def choose(job: str, options: JobOptions = DEFAULTS, on_offer: OnProgress = silent) -> pools.PoolAnswer:
-    """Which GPUs of a pool a run gets, how many and for how much, and the front of time and money. Raises InputError and
-    Infeasible.
+    """Which GPUs of a pool a run gets, how many and for how much, and the front of time and money.
+
+    Raises InputError and Infeasible.
     """
     inputs = read_job(job, options)
     if not pools.is_run(inputs):

@@ -4,13 +4,13 @@ from dataclasses import dataclass
 from math import inf, log
 from statistics import NormalDist
 
+from planner.plan.plan_file import Plan
 from planner.pools.downtime import Downtime, downtime_of
 from planner.scoring import interval_spread
 from planner.specs.inputs import Inputs, Offer
 from planner.specs.job import Limits
 from planner.specs.run_length import DAY, HOUR, Run
 from planner.specs.workload.items import part_lengths
-from planner.plan.plan_file import Plan
 
 EIGHTY = NormalDist().inv_cdf(0.9)  # half-width of an 80 % interval over the standard deviation
 

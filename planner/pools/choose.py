@@ -41,6 +41,11 @@ class PoolAnswer:
     goal: Goal
 
     @property
+    def is_limited(self) -> bool:
+        """Whether days or dollars have a limit."""
+        return bool(self.limits.days or self.limits.usd)
+
+    @property
     def front(self) -> list[Point]:
         """The points to which no other is preferred, the soonest first."""
         return [each.point for each in self.points if each.by is None]
@@ -102,7 +107,7 @@ def own_offer(inputs: Inputs) -> Offer:
         raise InputError(error.message, where=f"{inputs.sources['cluster']} (ranks)", fix=error.fix) from error
     offered = OfferedCluster(inputs.cluster, price)
     if over := limit_refusal(offered, inputs.job.limits):
-        raise Infeasible(f"the cluster is {over}", where=f"{inputs.file} (limits)", fix="a smaller one, or other limits")
+        raise Infeasible(f"the cluster is {over}", where=f"{inputs.file} (limits)", fix="a smaller one, or more")
     return Offer(offered, of_one_step(inputs))
 
 

@@ -101,7 +101,6 @@ class PoolSearch:
         seconds, bound = plan.prediction.step_seconds / steps, plan.outcome.bound / steps
         return Point(tariff, plan, tariff.bill(seconds), tariff.bill(min(bound, seconds)), known.step_seconds)
 
-
     def too_small(self) -> Iterator[str]:
         """Yield the names of choices on which the model is known not to fit."""
         for number, tariff in enumerate(self.tariffs):

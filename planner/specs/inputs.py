@@ -241,8 +241,8 @@ def priced_ranks(cluster: Cluster, job: Job, sources: Mapping[str, Path]) -> tup
 
 
 def with_offers(asked: Inputs, offers: Offers, runs: tuple[OwnRun, ...]) -> Inputs:
-    """The inputs with the job on each choice of a pool: one step on so many ranks of one kind, of which money is another
-    question. Kinds are read once each. Raises InputError.
+    """The inputs with a step of the job on each choice of a pool, so many ranks of one kind, which is read once. Raises
+    InputError.
     """
     inputs = of_one_step(asked)
     priced, each = dict[str, tuple[dict[str, Any], dict[str, Path]]](), list[Offer]()

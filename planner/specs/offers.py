@@ -93,9 +93,9 @@ def offers_of(pool: Pool, path: Path, job: Job) -> Offers:
             else:
                 offered.append(each)
     if not offered:
-        each = "; ".join(f"{one.what}: {one.because}" for one in left_out)
+        told = "; ".join(f"{one.what}: {one.because}" for one in left_out)
         fix = "other limits or kinds, or layout: {dtype: fp16} for a device without bfloat16"
-        raise InputError(f"nothing of the pool is left for the job: {each}", where=files.place(path, "pool"), fix=fix)
+        raise InputError(f"nothing of the pool is left for the job: {told}", where=files.place(path, "pool"), fix=fix)
     return Offers(tuple(offered), tuple(left_out), tuple(doubts))
 
 
