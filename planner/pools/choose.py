@@ -8,7 +8,7 @@ from planner.costs import STEP_SECONDS, usd_per_hour
 from planner.errors import Infeasible, InputError
 from planner.pools.bills import Bill, chance_within
 from planner.pools.search import Goal, Passed, Point, PoolSearch, Solve, best_of, dominating, pool_search
-from planner.scoring import restate_in_objective
+from planner.scoring import restate_in_objective, with_bound_digest
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs, Offer, of_one_step
 from planner.specs.job import Limits
@@ -84,12 +84,13 @@ def choose(inputs: Inputs, solve: Solve, on_offer: OnProgress, whole_front: bool
     chosen = best_of(points, best)
     if chosen is None:
         raise nothing_within(search, inputs, run)
+    plan = restate_in_objective(chosen.plan, inputs.job.objective)
     judged = sorted(map(Judged._make, dominating(points)), key=lambda each: (each.point.bill.days, each.by is not None))
     return PoolAnswer(
         run=run,
         limits=limits,
         chosen=chosen,
-        solved=SolvedJob(restate_in_objective(chosen.plan, inputs.job.objective), chosen.solving_seconds),
+        solved=SolvedJob(with_bound_digest(plan), chosen.solving_seconds),
         points=(*judged,),
         passed=(*passed,),
         left_out=(*inputs.left_out, *(LeftOut(name, "the model does not fit") for name in search.too_small())),

@@ -15,7 +15,7 @@ from planner.units import parse_scaled
 
 POOLED = re.compile(r"([1-9]\d{0,5})\s*[x×*]\s*([^@]+)(?:@(.+))?", re.ASCII)
 FIX = "such as 4096xh100,512xa100, at a price of one's own 512xa100@1.80"
-# Of a run, where a question does not say: tokens of a step, as Llama 2 was trained (arXiv 2307.09288), and of a sequence
+# Of a run, where a question says none: tokens of a step, as Llama 2 was trained (arXiv 2307.09288), and of a sequence
 USUAL_STEP_TOKENS, USUAL_SEQUENCE = 2**22, 8192
 DOLLARS = "US dollars, such as 2e6, 2M or $2,000,000"
 
