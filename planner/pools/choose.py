@@ -1,13 +1,13 @@
 """The answer about a pool: the best choice within the limits, and the front of time and money around it."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from planner.callbacks import OnProgress
 from planner.costs import STEP_SECONDS, usd_per_hour
 from planner.errors import Infeasible, InputError
-from planner.pools.bills import Bill, chance_within
-from planner.pools.search import Goal, Passed, Point, PoolSearch, Solve, best_of, dominating, pool_search
+from planner.pools.bills import chance_within
+from planner.pools.search import Goal, Judged, Passed, Point, PoolSearch, Solve, best_of, dominating, pool_search
+from planner.pools.texts import bill_text, question_text, run_lines
 from planner.scoring import restate_in_objective, with_bound_digest
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs, Offer, of_one_step
@@ -15,16 +15,9 @@ from planner.specs.job import Limits
 from planner.specs.offers import LeftOut, OfferedCluster, limit_refusal
 from planner.specs.run_length import Run
 from planner.strategies import SolvedJob
-from planner.units import listed, scaled
+from planner.units import listed
 
 NO_LIMITS = Limits()
-
-
-class Judged(NamedTuple):
-    """A point, and the first that is neither later nor dearer; None: it is of the front."""
-
-    point: Point
-    by: Point | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +31,6 @@ class PoolAnswer:
     points: tuple[Judged, ...]  # by days
     passed: tuple[Passed, ...]
     left_out: tuple[LeftOut, ...]
-    goal: Goal
-
-    @property
-    def is_limited(self) -> bool:
-        """Whether days or dollars have a limit."""
-        return bool(self.limits.days or self.limits.usd)
 
     @property
     def front(self) -> list[Point]:
@@ -79,22 +66,21 @@ def choose(inputs: Inputs, solve: Solve, on_offer: OnProgress, whole_front: bool
     assert run, "the job asks about a run"
     best: Goal = "days" if inputs.job.objective == STEP_SECONDS else "usd"
     search = pool_search(inputs.offers or (own_offer(inputs),), run, solve, on_offer)
-    goal: Goal = "front" if whole_front else best
-    points, passed = search.points(goal, limits)
+    points, passed = search.points("front" if whole_front else best, limits)
     chosen = best_of(points, best)
     if chosen is None:
         raise nothing_within(search, inputs, run)
     plan = restate_in_objective(chosen.plan, inputs.job.objective)
-    judged = sorted(map(Judged._make, dominating(points)), key=lambda each: (each.point.bill.days, each.by is not None))
+    told = run_lines(chosen, run, limits)
+    judged = sorted(dominating(points), key=lambda each: (each.point.bill.days, each.by is not None))
     return PoolAnswer(
         run=run,
         limits=limits,
         chosen=chosen,
-        solved=SolvedJob(with_bound_digest(plan), chosen.solving_seconds),
+        solved=SolvedJob(with_bound_digest(plan), chosen.solving_seconds, told),
         points=(*judged,),
         passed=(*passed,),
         left_out=(*inputs.left_out, *(LeftOut(name, "the model does not fit") for name in search.too_small())),
-        goal=goal,
     )
 
 
@@ -126,20 +112,12 @@ def nothing_within(search: PoolSearch, inputs: Inputs, run: Run) -> Infeasible:
     if limits.usd and (of_budget := best_of(search.points("days", with_fields(limits, days=None))[0], "days")):
         ways.append(f"{of_budget.bill.days:,.1f} days for ${limits.usd:,.0f}, on {of_budget.offer.offered.name}")
     if not ways:
-        ways.append(f"${cheapest.bill.usd:,.0f} and {cheapest.bill.days:,.1f} days, on {cheapest.offer.offered.name}")
+        ways.append(bill_text(cheapest))
     if limits.days and limits.usd is None:
         soonest = best_of(search.points("days", NO_LIMITS)[0], "days") or cheapest
         ways = [f"{soonest.bill.days:,.1f} days, on {soonest.offer.offered.name}, or more GPUs"]
-    asked = [f"${limits.usd:,.0f}"] if limits.usd else []
-    asked += [f"{limits.days:g} days"] if limits.days else []
     return Infeasible(
-        f"nothing that is offered trains {scaled(run.tokens)} tokens within {listed(asked, 'and')}: the cheapest takes "
-        f"{bill_text(cheapest.bill)} on {cheapest.offer.offered.name}",
+        f"nothing that is offered trains {question_text(run, limits)}: the cheapest takes {bill_text(cheapest)}",
         where=f"{inputs.file} (limits)",
         fix=listed(ways, "or"),
     )
-
-
-def bill_text(bill: Bill) -> str:
-    """A bill in words."""
-    return f"${bill.usd:,.0f} and {bill.days:,.1f} days"

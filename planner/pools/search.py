@@ -49,6 +49,13 @@ class Passed(NamedTuple):
     by: Point | None
 
 
+class Judged(NamedTuple):
+    """A point, and the first that is neither later nor dearer; None: it is of the front."""
+
+    point: Point
+    by: Point | None
+
+
 @dataclass(frozen=True, slots=True)
 class PoolSearch:
     """The choices of a pool with their tariffs, and those that are solved so far, each once."""
@@ -134,13 +141,14 @@ def is_covered(least: Bill, known: Bill, goal: Goal) -> bool:
     return {"front": known.covers(least), "days": known.days <= least.days, "usd": known.usd <= least.usd}[goal]
 
 
-def dominating(points: Sequence[Point]) -> Iterator[tuple[Point, Point | None]]:
+def dominating(points: Sequence[Point]) -> Iterator[Judged]:
     """Yield each point with the first other one that is neither later nor dearer; of equal ones the first is of the
     front.
     """
     for number, each in enumerate(points):
         others = ((at, other) for at, other in enumerate(points) if at != number and other.bill.covers(each.bill))
-        yield each, next((other for at, other in others if at < number or not each.bill.covers(other.bill)), None)
+        better = (other for at, other in others if at < number or not each.bill.covers(other.bill))
+        yield Judged(each, next(better, None))
 
 
 def best_of(points: Iterable[Point], goal: Goal) -> Point | None:

@@ -1,22 +1,23 @@
 """What screens and pages say of a pool's answer, in the same words."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from planner.plan.plan_file import Layout
 from planner.pools.bills import chance_within
-from planner.pools.choose import Judged, PoolAnswer
-from planner.pools.search import Point
+from planner.pools.search import Judged, Passed, Point
+from planner.specs.job import Limits
+from planner.specs.offers import LeftOut
+from planner.specs.run_length import Run
 from planner.units import percent, plural, scaled
 
 HEADS = ("", ">days", ">dollars", ">chance", ">step", ">gap", ">down", "layout")
 DEGREES = ("tp", "cp", "pp", "vpp", "ep", "dp", "zero", "micro_batch")
 
 
-def question_text(answer: PoolAnswer) -> str:
+def question_text(run: Run, limits: Limits) -> str:
     """What was asked: `1T tokens for $2,000,000 within 30 days`."""
-    limits = answer.limits
     budget = f" for ${limits.usd:,.0f}" if limits.usd else ""
-    return f"{scaled(answer.run.tokens)} tokens{budget}{f' within {limits.days:g} days' if limits.days else ''}"
+    return f"{scaled(run.tokens)} tokens{budget}{f' within {limits.days:g} days' if limits.days else ''}"
 
 
 def bill_text(point: Point) -> str:
@@ -25,7 +26,25 @@ def bill_text(point: Point) -> str:
     return f"{bill.days:,.1f} days and ${bill.usd:,.0f} on {point.offer.offered.name}"
 
 
-def point_cells(answer: PoolAnswer, judged: Judged) -> tuple[str, ...]:
+def run_lines(chosen: Point, run: Run, limits: Limits) -> tuple[str, ...]:
+    """What a whole run takes, by the plan of its step."""
+    kept = chance_within(chosen.bill, chosen.plan, limits)
+    chance = f"; {percent(kept)} chance to keep the limits" if limits.days or limits.usd else ""
+    return (
+        f"{question_text(run, limits)}: {bill_text(chosen)}, simulated{chance}",
+        f"downtime {downtime_text(chosen)}",
+        *fewest_note(limits),
+    )
+
+
+def fewest_note(limits: Limits) -> Iterator[str]:
+    """Yield what the cheapest means where there is no deadline."""
+    if limits.days is None:
+        what = "without a deadline the cheapest is nearly always the fewest GPUs that hold the model"
+        yield f"{what}: --days, or limits.days, asks for the cheapest that is in time"
+
+
+def point_cells(limits: Limits, judged: Judged) -> tuple[str, ...]:
     """The cells of a point under `HEADS`."""
     point, by = judged
     bill, plan = point.bill, point.plan
@@ -34,7 +53,7 @@ def point_cells(answer: PoolAnswer, judged: Judged) -> tuple[str, ...]:
         point.offer.offered.name,
         f"{bill.days:,.1f}",
         f"${bill.usd:,.0f}",
-        percent(chance_within(bill, plan, answer.limits)) if answer.is_limited else "",
+        percent(chance_within(bill, plan, limits)) if limits.days or limits.usd else "",
         f"{bill.step_seconds:.2f} s",
         percent(bill.days / point.least.days - 1.0),
         percent(point.tariff.downtime.share),
@@ -57,18 +76,13 @@ def downtime_text(point: Point) -> str:
     return f"{percent(lost.share)} of the days{spot}: {between}{'; ' * bool(every)}{every}"
 
 
-def notes(answer: PoolAnswer) -> Iterator[str]:
-    """Lines of what the front does not show: what was passed over or is no choice, and what the cheapest means."""
-    if answer.limits.days is None:
-        yield (
-            "without a deadline the cheapest is nearly always the fewest GPUs that hold the model: with --days the "
-            "cheapest that is in time"
-        )
-    dominated = [each.tariff.offer.offered.name for each in answer.passed if each.by]
-    beyond = [each.tariff.offer.offered.name for each in answer.passed if not each.by]
+def notes(passed: Iterable[Passed], left_out: Iterable[LeftOut]) -> Iterator[str]:
+    """Lines of what the front does not show: what was passed over, or is no choice."""
+    dominated = [each.tariff.offer.offered.name for each in passed if each.by]
+    beyond = [each.tariff.offer.offered.name for each in passed if not each.by]
     if dominated:
         yield f"{plural(len(dominated), 'choice')} not solved, by a bound dominated: {', '.join(dominated)}"
     if beyond:
         yield f"{plural(len(beyond), 'choice')} not solved, by a bound beyond the limits: {', '.join(beyond)}"
-    for what, because in answer.left_out:
+    for what, because in left_out:
         yield f"{what} is left out: {because}"

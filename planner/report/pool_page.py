@@ -29,12 +29,12 @@ LETTERS: dict[str, Any] = {"font_size": 10, "fill": "currentColor"}
 def pool_page(answer: PoolAnswer, title: str) -> Page:
     chosen = answer.chosen
     lead = "Both axes are logarithmic. Filled: of the front; hollow: another is neither later nor dearer."
-    rows = [point_cells(answer, each) for each in answer.points]
-    listed = tag("ul", [tag("li", note) for note in notes(answer)])
+    rows = [point_cells(answer.limits, each) for each in answer.points]
+    listed = tag("ul", [tag("li", note) for note in notes(answer.passed, answer.left_out)])
     return Page(
         kind="choices",
         title=title,
-        subtitle=f"{question_text(answer)}, simulated",
+        subtitle=f"{question_text(answer.run, answer.limits)}, simulated",
         figures=(
             Figure("Days", f"{chosen.bill.days:,.1f}", chosen.offer.offered.name),
             Figure("Dollars", f"${chosen.bill.usd:,.0f}", f"${chosen.offer.offered.usd_per_hour:,.2f} an hour"),

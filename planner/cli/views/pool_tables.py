@@ -11,25 +11,22 @@ from rich.text import Text
 from planner.cli.views.json_answers import solve_answer
 from planner.cli.views.plain_table import table
 from planner.plan.descriptions import fixable_layout
-from planner.pools import HEADS, Judged, PoolAnswer, bill_text, downtime_text, notes, point_cells, question_text
+from planner.pools import HEADS, Judged, PoolAnswer, bill_text, notes, point_cells
 from planner.scoring import interval_spread
-from planner.units import percent
 
 
 def pool_lines(answer: PoolAnswer, path: Path, page: Path | None = None) -> Iterator[RenderableType]:
     """The best choice with its chance, then the front, then what is not in it."""
-    chosen = answer.chosen
-    low, high = (chosen.bill.days * exp(side * spread_of(answer)) for side in (-1, 1))
-    yield Text.assemble((question_text(answer), "bold"), ": ", (bill_text(chosen), "bold"), ", simulated")
-    kept = f"{percent(answer.chance)} chance to keep the limits, " if answer.is_limited else ""
-    yield Text(f"{kept}{low:,.1f} to {high:,.1f} days (80 % interval)")
-    if answer.goal == "front":
-        yield Text(f"soonest   {bill_text(answer.soonest)}")
-        yield Text(f"cheapest  {bill_text(answer.cheapest)}")
-    yield Text(f"downtime  {downtime_text(chosen)}\n")
-    yield table(*HEADS, rows=[point_cells(answer, each) for each in answer.points])
+    low, high = (answer.chosen.bill.days * exp(side * spread_of(answer)) for side in (-1, 1))
+    first, *others = answer.solved.told
+    yield Text(first, style="bold")
+    yield Text(f"{low:,.1f} to {high:,.1f} days (80 % interval)")
+    yield from map(Text, others)
+    yield Text(f"soonest  {bill_text(answer.soonest)}")
+    yield Text(f"cheapest {bill_text(answer.cheapest)}\n")
+    yield table(*HEADS, rows=[point_cells(answer.limits, each) for each in answer.points])
     yield Text()
-    yield from map(Text, notes(answer))
+    yield from map(Text, notes(answer.passed, answer.left_out))
     yield Text(f"\nwritten to {path}{f' and {page}' if page else ''}", style="dim")
     yield Text(f"next: planner show {path}", style="dim")
 
