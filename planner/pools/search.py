@@ -42,7 +42,9 @@ class Point(NamedTuple):
 
 
 class Passed(NamedTuple):
-    """A choice that is not solved: what it takes at least, and the point that covers it; None: it is beyond a limit."""
+    """A choice that is no point: what it takes at least, or exactly where it was solved, and the point that covers it;
+    None: it is beyond a limit.
+    """
 
     tariff: Tariff
     least: Bill
@@ -87,8 +89,11 @@ class PoolSearch:
             by = next((each for each in found.values() if is_covered(least, each.bill, goal)), None)
             if by or not least.within(limits):
                 passed[number] = Passed(tariff, least, by)
-            elif (point := self.solved(tariff)) and point.bill.within(limits):
-                found[number] = point
+            elif point := self.solved(tariff):
+                if point.bill.within(limits):
+                    found[number] = point
+                else:
+                    passed[number] = Passed(tariff, point.bill, None)
         return [found[number] for number in sorted(found)], [passed[number] for number in sorted(passed)]
 
     def solved(self, tariff: Tariff) -> Point | None:

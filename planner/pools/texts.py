@@ -83,6 +83,6 @@ def notes(passed: Iterable[Passed], left_out: Iterable[LeftOut]) -> Iterator[str
     if dominated:
         yield f"{plural(len(dominated), 'choice')} not solved, by a bound dominated: {', '.join(dominated)}"
     if beyond:
-        yield f"{plural(len(beyond), 'choice')} not solved, by a bound beyond the limits: {', '.join(beyond)}"
+        yield f"{plural(len(beyond), 'choice')} beyond the limits, by a bound or solved: {', '.join(beyond)}"
     for what, because in left_out:
         yield f"{what} is left out: {because}"

@@ -262,6 +262,14 @@ def of_one_step(inputs: Inputs) -> Inputs:
     return replace(inputs, job=with_fields(inputs.job, objective=USUAL_OBJECTIVE, limits=limits, run=None))
 
 
+def require_chosen(inputs: Inputs) -> None:
+    """Raises InputError for a job on a pool, of which nothing is chosen."""
+    if inputs.offers:
+        where = files.place(inputs.sources["cluster"], "pool")
+        fix = "planner solve, and go on with its plan; or another cluster"
+        raise InputError("the cluster is a pool, of which nothing is chosen", where=where, fix=fix)
+
+
 def require_run(job: Job, is_pool: bool, path: Path) -> None:
     """Raises InputError where a job asks about money or days, and not of how many tokens."""
     asked = next((name for name in ("usd", "days") if getattr(job.limits, name)), None)

@@ -32,7 +32,7 @@ def read_cluster(reference: str, base: Path | None = None, where: str = "") -> t
     """Return the cluster of a file, given by name or path, in its expanded form, and the path. Raises InputError."""
     found, path = read_cluster_or_pool(reference, base, where)
     if isinstance(found, Pool):
-        fix = "planner solve, or planner ask --pool, and go on with the plan; or another cluster"
+        fix = "planner ask --pool, and go on with its plan; or another cluster"
         raise InputError("the cluster is a pool, of which nothing is chosen", where=files.place(path, "pool"), fix=fix)
     return found, path
 

@@ -114,8 +114,9 @@ def ask(
     of_run = RunQuestion(tokens, budget, days, pool)
     question = Question(batch, model, hf, gpus, nodes, nics, cluster, lengths, seq, software, images, audio, of_run)
     options = JobOptions(seed=seed, effort=effort, within=parse_within(within))
+    of_whole_run = of_run.run is not None
     job = write_question(question, output)
-    if of_run.run:
+    if of_whole_run:
         ask_run(job, options, json)
         return
     with progress.progress_bar("solving", "batches") as on_batch:

@@ -46,7 +46,7 @@ def pool_answer(answer: PoolAnswer, path: Path) -> dict[str, Any]:
         "cheapest": answer.cheapest.offer.offered.name,
         "chance": answer.chance,
         "pareto": [point_answer(each) for each in answer.points],
-        "not_solved": [
+        "passed_over": [
             {
                 "choice": each.tariff.offer.offered.name,
                 "days_at_least": each.least.days,
