@@ -1,10 +1,12 @@
 """How much longer a run takes than its steps: failures, spot nodes that are taken away, and checkpoints against both.
 
 Failures come at random, one every M seconds in the mean. Work of τ seconds and the C seconds of its checkpoint are lost
-and done again, after R seconds, until they pass; the whole run takes as many times its steps as Daly has it (A higher
-order estimate of the optimum checkpoint interval for restart dumps, 2006, equation 20 and 37):
+and done again, after R seconds, until they pass. As many times its steps the whole run takes:
 
     (M / τ) · e^(R/M) · (e^((τ + C)/M) − 1),    τ = √(2CM)·(1 + √(C/2M)/3 + C/18M) − C, or M where C ≥ 2M
+
+Both are Daly's (A higher order estimate of the optimum checkpoint interval for restart dumps, 2006,
+doi 10.1016/j.future.2004.11.016).
 """
 
 from dataclasses import dataclass

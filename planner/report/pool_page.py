@@ -29,7 +29,7 @@ LETTERS: dict[str, Any] = {"font_size": 10, "fill": "currentColor"}
 def pool_page(answer: PoolAnswer, title: str) -> Page:
     chosen = answer.chosen
     lead = "Both axes are logarithmic. Filled: of the front; hollow: another is neither later nor dearer."
-    rows = [point_cells(answer.limits, each) for each in answer.points]
+    choices = [point_cells(answer.limits, each) for each in answer.points]
     listed = tag("ul", [tag("li", note) for note in notes(answer.passed, answer.left_out)])
     return Page(
         kind="choices",
@@ -43,7 +43,7 @@ def pool_page(answer: PoolAnswer, title: str) -> Page:
         ),
         sections=(
             section("front", "Time and money", picture(answer.points), lead=lead),
-            section("choices", "Choices", table(HEADS, rows, "Choices that were solved, the soonest first"), listed),
+            section("choices", "Choices", table(HEADS, choices, "Choices that were solved, the soonest first"), listed),
             section("downtime", "Downtime", tag("p", downtime_text(chosen))),
         ),
         data={"page": "choices"},

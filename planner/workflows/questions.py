@@ -152,7 +152,7 @@ def question_cluster(question: Question) -> NodeCluster | Cluster | Pool | None:
     options = {"--gpus": question.gpus, "--cluster": question.cluster, "--pool": question.of_run.pool}
     given = [option for option, value in options.items() if value]
     if len(given) != 1:
-        message = f"{listed(given, 'and')} are given, of which one says the GPUs" if given else "no cluster is given"
+        message = f"both {listed(given, 'and')} are given" if given else "no cluster is given"
         raise InputError(message, where="--gpus", fix="--gpus 64xh100, or --cluster h100x64; planner list clusters")
     if question.of_run.pool:
         if question.nodes or question.nics:

@@ -87,7 +87,7 @@ BAD = {
     "--pool 0xh100 --tokens 1T": "`0xh100` is no number of GPUs of a kind",
     "--pool 8xh100@free --tokens 1T": "`free` is no positive number",
     "--pool 8xnothing --tokens 1T": "`nothing`",
-    "--pool 8xh100 --gpus 8xh100 --tokens 1T": "--gpus and --pool are given",
+    "--pool 8xh100 --gpus 8xh100 --tokens 1T": "both --gpus and --pool are given",
     "--pool 8xh100 --nodes 2 --tokens 1T": "each kind of a pool has nodes of its own",
     "--pool 8xv100 --tokens 1T": "it has no bfloat16",
 }
