@@ -106,18 +106,18 @@ def nothing_within(search: PoolSearch, inputs: Inputs, run: Run) -> Infeasible:
         errors = [each for each in search.plans.values() if isinstance(each, Infeasible)]
         fix = "more GPUs, or devices with more memory"
         return errors[-1] if errors else Infeasible("the model fits on no choice of the pool", where="memory", fix=fix)
-    ways = list[str]()
+    relaxed = list[str]()
     if limits.days and (by_day := best_of(search.points("usd", with_fields(limits, usd=None))[0], "usd")):
-        ways.append(f"${by_day.bill.usd:,.0f} for the {limits.days:g} days, on {by_day.offer.offered.name}")
+        relaxed.append(f"${by_day.bill.usd:,.0f} for the {limits.days:g} days, on {by_day.offer.offered.name}")
     if limits.usd and (of_budget := best_of(search.points("days", with_fields(limits, days=None))[0], "days")):
-        ways.append(f"{of_budget.bill.days:,.1f} days for ${limits.usd:,.0f}, on {of_budget.offer.offered.name}")
-    if not ways:
-        ways.append(bill_text(cheapest))
+        relaxed.append(f"{of_budget.bill.days:,.1f} days for ${limits.usd:,.0f}, on {of_budget.offer.offered.name}")
+    if not relaxed:
+        relaxed.append(bill_text(cheapest))
     if limits.days and limits.usd is None:
         soonest = best_of(search.points("days", NO_LIMITS)[0], "days") or cheapest
-        ways = [f"{soonest.bill.days:,.1f} days, on {soonest.offer.offered.name}, or more GPUs"]
+        relaxed = [f"{soonest.bill.days:,.1f} days, on {soonest.offer.offered.name}, or more GPUs"]
     return Infeasible(
         f"nothing that is offered trains {question_text(run, limits)}: the cheapest takes {bill_text(cheapest)}",
         where=f"{inputs.file} (limits)",
-        fix=listed(ways, "or"),
+        fix=listed(relaxed, "or"),
     )
