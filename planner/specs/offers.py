@@ -19,7 +19,7 @@ from planner.specs.job import USUAL_DTYPE, Job, Limits
 from planner.specs.named_files import device_kind
 from planner.units import plural
 
-STALE_DAYS = 365  # after which a price is said to be old
+STALE_DAYS = 365  # after which a price is dated to be old
 DTYPE_NAMES = {"bf16": "bfloat16", "fp8": "fp8"}
 
 
@@ -100,7 +100,7 @@ def offers_of(pool: Pool, path: Path, job: Job) -> Offers:
 
 
 def priced_kind(entry: PoolKind, path: Path, number: int) -> PricedKind:
-    """A kind with its price. Raises InputError where there is no such device, or nobody said its price."""
+    """A kind with its price. Raises InputError where there is no such device, or nobody dated its price."""
     kind = device_kind(asked_device(entry.kind), path.parent, files.place(path, "pool", number, "kind"))
     device = library.read_named(kind, Profile, path.parent)[0].device
     price = device.usd_per_hour if entry.usd_per_hour is None else entry.usd_per_hour
@@ -115,9 +115,9 @@ def priced_kind(entry: PoolKind, path: Path, number: int) -> PricedKind:
 
 def stale_price(priced: PricedKind, today: date) -> Iterator[str]:
     """Yield a line where a price is the device's, and old."""
-    said = priced.device.price_date
-    if priced.entry.usd_per_hour is None and said and (today - date.fromisoformat(said)).days > STALE_DAYS:
-        yield f"the price of {priced.kind} is of {said}: more than a year old"
+    dated = priced.device.price_date
+    if priced.entry.usd_per_hour is None and dated and (today - date.fromisoformat(dated)).days > STALE_DAYS:
+        yield f"the price of {priced.kind} is of {dated}: more than a year old"
 
 
 def limit_refusal(offer: OfferedCluster, limits: Limits) -> str:
