@@ -1,9 +1,9 @@
 """Which choices of a pool are solved: all but those that cannot be better than what is known already.
 
-A choice takes no fewer days and dollars than its bound says (layouts/bounds/work_bound.py). Where that is beyond a
-limit, or a choice that is solved is neither later nor dearer than it, nothing is to be found there, and it is passed
-over. Which choices are solved first decides how many are, and never which is best: those that are quick for their money
-come first.
+Seconds of a step that a choice would have to be below are known: beyond others it is out of a limit, or a point that is
+solved is neither later nor dearer. Its work alone may take as long (layouts/bounds/work_bound.py); else, where a search
+of static layouts decides, the bound of its space is asked, which takes a quarter of a search. Which choices are solved
+first decides how many are, and never which is best: those that are quick for their money come first.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 
 from planner.callbacks import OnProgress
 from planner.errors import Infeasible
-from planner.layouts import layout_problem, work_bound
+from planner.layouts import layout_problem, may_be_below, work_bound
 from planner.plan.plan_file import Plan
 from planner.pools.bills import Bill, Tariff, tariff_of
 from planner.specs.base import with_fields
@@ -21,9 +21,11 @@ from planner.specs.hardware.cluster import Cluster
 from planner.specs.inputs import Inputs, Offer
 from planner.specs.job import Limits
 from planner.specs.run_length import Run
-from planner.strategies import SolvedJob
+from planner.strategies import STRATEGIES, SolvedJob
 
 Solve = Callable[[Inputs], SolvedJob]  # raises Infeasible
+LIKELY = 1.5  # times the work alone: less is often more than a step takes, and worth to be asked
+SMALLEST = 1e-12  # dollars, where nothing is paid
 Goal = Literal["front", "days", "usd"]  # every point of time and money; or the soonest, or the cheapest alone
 
 
@@ -86,15 +88,26 @@ class PoolSearch:
             self.on_offer(done, len(order), tariff.offer.offered.name)
             if least.step_seconds == inf:
                 continue
-            by = next((each for each in found.values() if is_covered(least, each.bill, goal)), None)
-            if by or not least.within(limits):
-                passed[number] = Passed(tariff, least, by)
+            needed, by = useful_seconds(tariff, goal, limits, [*found.values()])
+            if needed <= least.step_seconds or not self.may_take_less(tariff, least.step_seconds, needed):
+                passed[number] = Passed(tariff, tariff.bill(max(needed, least.step_seconds)), by)
             elif point := self.solved(tariff):
                 if point.bill.within(limits):
                     found[number] = point
                 else:
                     passed[number] = Passed(tariff, point.bill, None)
         return [found[number] for number in sorted(found)], [passed[number] for number in sorted(passed)]
+
+    def may_take_less(self, tariff: Tariff, least: float, needed: float) -> bool:
+        """Whether a step on a choice, which takes `least` seconds or more, may take less than are needed; True where a
+        search is likely to tell, or no static layout alone is asked for.
+        """
+        inputs = tariff.offer.inputs
+        entry = STRATEGIES.get(inputs.job.strategy)
+        unknown = not entry or not entry.searches_layouts or len(inputs.model.modules) > 1
+        if unknown or needed > LIKELY * least or at_any_price(inputs.cluster) in self.plans:
+            return True
+        return may_be_below(layout_problem(inputs), needed)
 
     def solved(self, tariff: Tariff) -> Point | None:
         """One choice, solved; None where nothing fits."""
@@ -141,9 +154,16 @@ def promise(least: Bill, goal: Goal) -> tuple[float, ...]:
     return {"front": (least.days * least.usd,), "days": (least.days, least.usd), "usd": (least.usd, least.days)}[goal]
 
 
-def is_covered(least: Bill, known: Bill, goal: Goal) -> bool:
-    """Whether what takes at least so much is no better than what is known."""
-    return {"front": known.covers(least), "days": known.days <= least.days, "usd": known.usd <= least.usd}[goal]
+def useful_seconds(tariff: Tariff, goal: Goal, limits: Limits, known: Sequence[Point]) -> tuple[float, Point | None]:
+    """Seconds of a step from which on a choice is beyond a limit, or no better than a known point: the least of all,
+    with the point that it is by.
+    """
+    day, dollar = tariff.bill(1.0).days, tariff.bill(1.0).usd or SMALLEST
+    each: list[tuple[float, Point | None]] = [((limits.days or inf) / day, None), ((limits.usd or inf) / dollar, None)]
+    for point in known:
+        days, usd = point.bill.days / day, point.bill.usd / dollar
+        each.append(({"front": max(days, usd), "days": days, "usd": usd}[goal], point))
+    return min(each, key=lambda one: one[0])
 
 
 def dominating(points: Sequence[Point]) -> Iterator[Judged]:

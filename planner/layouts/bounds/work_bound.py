@@ -13,11 +13,14 @@ import numpy as np
 from planner.costs import LayoutColumns
 from planner.costs.memory import moment_width
 from planner.costs.step import least_path_seconds
-from planner.layouts.bounds.space_bound import module_in_bounds
+from planner.layouts.bounds.space_bound import layout_bounds, module_in_bounds, space_bound
+from planner.layouts.bounds.split_bound import least_divided
 from planner.layouts.screening.solved_optimizer_offload import optimizer_offload_is_open
 from planner.layouts.space.joint_problem import least_layout
+from planner.layouts.space.launchable_layouts import layouts_of
 from planner.layouts.space.layout_fields import columns_for
 from planner.layouts.space.layout_problem import LayoutProblem
+from planner.layouts.space.rank_counts import rank_counts
 from planner.specs.trained_parameters import trained_parameters
 from planner.units import MS
 
@@ -38,6 +41,22 @@ def work_bound(problem: LayoutProblem) -> float:
     passes = float(least_path_seconds(module_in_bounds(trained), at, machine)) - constant
     slower = (1.0 + machine.jitter(trained.ranks)) / (1.0 + machine.jitter(few))
     return float(passes * few / trained.ranks * slower + constant)
+
+
+def may_be_below(problem: LayoutProblem, seconds: float) -> bool:
+    """Whether any layout of the space, with layers divided in any way, may take less than so many seconds, on the
+    problem's ranks or on fewer that divide better: what a search that found it would be bounded by.
+    """
+    counts = rank_counts(problem.trained.ranks, problem.trained.fixed)
+    each = (replace(problem, trained=replace(problem.trained, ranks=count)) for count in counts)
+    return any(layout_may_be_below(own, seconds) for own in each if work_bound(own) < seconds)
+
+
+def layout_may_be_below(problem: LayoutProblem, seconds: float) -> bool:
+    """The same on all ranks of a problem."""
+    found = layouts_of(problem, problem.trained.fixed)
+    even = space_bound(problem, layout_bounds(problem, found, seconds)).seconds
+    return even < seconds or least_divided(problem, found, seconds).seconds < seconds
 
 
 def least_state_bytes(problem: LayoutProblem, at: LayoutColumns) -> float:
