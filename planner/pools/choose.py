@@ -80,7 +80,7 @@ def choose(inputs: Inputs, solve: Solve, on_offer: OnProgress, whole_front: bool
         solved=SolvedJob(with_bound_digest(plan), chosen.solving_seconds, told),
         points=(*judged,),
         passed=(*passed,),
-        left_out=(*inputs.left_out, *(LeftOut(name, "the model does not fit") for name in search.too_small())),
+        left_out=(*inputs.left_out, *search.unable()),
     )
 
 

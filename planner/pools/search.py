@@ -20,6 +20,7 @@ from planner.specs.base import with_fields
 from planner.specs.hardware.cluster import Cluster
 from planner.specs.inputs import Inputs, Offer
 from planner.specs.job import Limits
+from planner.specs.offers import LeftOut
 from planner.specs.run_length import Run
 from planner.strategies import STRATEGIES, SolvedJob
 
@@ -86,7 +87,7 @@ class PoolSearch:
         for done, number in enumerate(order):
             tariff, least = self.tariffs[number], self.least(number)
             self.on_offer(done, len(order), tariff.offer.offered.name)
-            if least.step_seconds == inf:
+            if least.days == inf:
                 continue
             needed, by = useful_seconds(tariff, goal, limits, [*found.values()])
             if needed <= least.step_seconds or not self.may_take_less(tariff, least.step_seconds, needed):
@@ -126,12 +127,14 @@ class PoolSearch:
         seconds, bound = plan.prediction.step_seconds / steps, plan.outcome.bound / steps
         return Point(tariff, plan, tariff.bill(seconds), tariff.bill(min(bound, seconds)), known.step_seconds)
 
-    def too_small(self) -> Iterator[str]:
-        """Yield the names of choices on which the model is known not to fit."""
+    def unable(self) -> Iterator[LeftOut]:
+        """Yield the choices on which the model is known not to fit, or a run never to end."""
         for number, tariff in enumerate(self.tariffs):
             found = self.plans.get(at_any_price(tariff.offer.inputs.cluster))
             if isinstance(found, Infeasible) or self.least(number).step_seconds == inf:
-                yield tariff.offer.offered.name
+                yield LeftOut(tariff.offer.offered.name, "the model does not fit")
+            elif tariff.downtime.factor == inf:
+                yield LeftOut(tariff.offer.offered.name, "it is interrupted before any checkpoint is written")
 
 
 def at_any_price(cluster: Cluster) -> Cluster:

@@ -55,7 +55,7 @@ def point_cells(limits: Limits, judged: Judged) -> tuple[str, ...]:
         f"${bill.usd:,.0f}",
         percent(chance_within(bill, plan, limits)) if limits.days or limits.usd else "",
         f"{bill.step_seconds:.2f} s",
-        percent(bill.days / point.least.days - 1.0),
+        percent(bill.days / point.least.days - 1.0) if point.least.days else "",
         percent(point.tariff.downtime.share),
         f"dominated by {by.offer.offered.name}" if by else layouts,
     )

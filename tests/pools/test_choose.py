@@ -7,7 +7,7 @@ import pytest
 from planner import files, pipeline
 from planner.callbacks import silent
 from planner.errors import Infeasible
-from planner.layouts import layout_problem, work_bound
+from planner.layouts import layout_problem, may_be_below, work_bound
 from planner.pools.bills import tariff_of
 from planner.pools.search import dominating, pool_search
 from planner.scoring import with_bound_digest
@@ -84,7 +84,16 @@ def test_the_front_is_that_of_every_layout_by_simulation(tmp_path, seed):
 def test_no_choice_is_quicker_than_the_work_on_it(tmp_path, fixed):
     inputs = pooled(tmp_path, (H100,), fixed=fixed)
     for offer in inputs.offers:
-        assert 0.0 < work_bound(layout_problem(offer.inputs)) <= alone(offer.inputs)
+        problem, outcome = layout_problem(offer.inputs), pipeline.decide(offer.inputs).plan.outcome
+        assert 0.0 < work_bound(problem) <= outcome.bound * (1.0 + 1e-9) and outcome.bound <= outcome.value
+        assert may_be_below(problem, outcome.value * (1.0 + 1e-6))
+        assert not may_be_below(problem, outcome.bound * (1.0 - 1e-6))
+
+
+def test_what_is_always_interrupted_is_left_out(tmp_path):
+    never = Spot(usd_per_hour=0.1, mean_hours=1e-5)
+    answer = front_of(pooled(tmp_path, (with_fields(H100, counts=(8,), spot=never),)))
+    assert [each.what for each in answer.left_out] == ["8xh100-80gb spot"] and len(answer.points) == 1
 
 
 def test_what_states_alone_do_not_fit_on_is_infeasible(tmp_path):
