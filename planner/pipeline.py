@@ -60,7 +60,7 @@ def solve(job: str, options: JobOptions = DEFAULTS, on_batch: OnProgress = silen
 
 def decide(inputs: Inputs, on_batch: OnProgress = silent) -> SolvedJob:
     """The plan of a job that is read already: of a run, on the best choice. Raises InputError and Infeasible."""
-    if pools.is_run(inputs):
+    if inputs.job.run:
         return chosen_of(inputs, on_batch).solved
     with answer_for(inputs):
         solved = solve_job(inputs, on_batch)
@@ -75,7 +75,7 @@ def choose(job: str, options: JobOptions = DEFAULTS, on_offer: OnProgress = sile
     Raises InputError and Infeasible.
     """
     inputs = read_job(job, options)
-    if not pools.is_run(inputs):
+    if not inputs.job.run:
         raise InputError("the job is of one step", where=str(inputs.file), fix="run: {tokens: 1e12}")
     return chosen_of(inputs, on_offer, whole_front=True)
 

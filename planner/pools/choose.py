@@ -53,11 +53,6 @@ class PoolAnswer:
         return chance_within(self.chosen.bill, self.chosen.plan, self.limits)
 
 
-def is_run(inputs: Inputs) -> bool:
-    """Whether a job asks about a whole run, on a pool or on what it has."""
-    return inputs.job.run is not None
-
-
 def choose(inputs: Inputs, solve: Solve, on_offer: OnProgress, whole_front: bool = False) -> PoolAnswer:
     """The best choice by the job's objective: the soonest, or the cheapest; with all points of time and money where the
     whole front is asked for. Raises Infeasible, saying what it would take, and InputError.

@@ -17,7 +17,8 @@ DEGREES = ("tp", "cp", "pp", "vpp", "ep", "dp", "zero", "micro_batch")
 def question_text(run: Run, limits: Limits) -> str:
     """What was asked: `1T tokens for $2,000,000 within 30 days`."""
     budget = f" for ${limits.usd:,.0f}" if limits.usd else ""
-    return f"{scaled(run.tokens)} tokens{budget}{f' within {limits.days:g} days' if limits.days else ''}"
+    unit = "day" if limits.days == 1 else "days"
+    return f"{scaled(run.tokens)} tokens{budget}{f' within {limits.days:g} {unit}' if limits.days else ''}"
 
 
 def bill_text(point: Point) -> str:

@@ -21,7 +21,8 @@ from planner.units import percent, plural
 
 WIDTH, HEIGHT, MARGIN = 900.0, 420.0, 70.0  # in units of the picture
 ROOM = 0.06  # of the picture on each side of the outermost marks
-STEPS = (1.0, 2.0, 5.0)  # marks of an axis in each power of ten
+MARKS = 5  # of an axis
+RIGHT = 0.7  # of the width, from where on names are in front of their marks
 GRID: dict[str, Any] = {"stroke": "currentColor", "stroke_opacity": 0.12}
 LETTERS: dict[str, Any] = {"font_size": 10, "fill": "currentColor"}
 
@@ -65,9 +66,9 @@ class Axis:
         return self.first + (log10(value) - self.low) / (self.high - self.low) * (self.last - self.first)
 
     def marks(self) -> Iterator[float]:
-        """Yield the values that are written beside it."""
-        for power in range(int(self.low) - 1, int(self.high) + 2):
-            yield from (each for step in STEPS if self.low <= log10(each := step * 10.0**power) <= self.high)
+        """Yield the values that are written beside it, to three digits."""
+        for number in range(MARKS):
+            yield float(f"{10 ** (self.low + (number + 0.5) / MARKS * (self.high - self.low)):.3g}")
 
 
 def picture(points: Sequence[Judged]) -> Markup:
@@ -89,7 +90,9 @@ def mark(judged: Judged, x: float, y: float) -> Iterator[Markup]:
     filled = {"fill": "currentColor"} if judged.by is None else {"fill": "none", "stroke": "currentColor"}
     title, name = tag("title", point_title(judged.point)), judged.point.offer.offered.name
     yield tag("circle", title, cx=f"{x:.1f}", cy=f"{y:.1f}", r=4, **filled)
-    yield tag("text", name, x=f"{x + 7:.1f}", y=f"{y - 5:.1f}", **LETTERS)
+    ends = x > RIGHT * WIDTH
+    aside, anchor = (-7.0, "end") if ends else (7.0, "start")
+    yield tag("text", name, x=f"{x + aside:.1f}", y=f"{y - 5:.1f}", text_anchor=anchor, **LETTERS)
 
 
 def point_title(point: Point) -> str:
