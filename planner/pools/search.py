@@ -106,7 +106,7 @@ class PoolSearch:
         inputs = tariff.offer.inputs
         entry = STRATEGIES.get(inputs.job.strategy)
         unknown = not entry or not entry.searches_layouts or len(inputs.model.modules) > 1
-        if unknown or needed > LIKELY * least or at_any_price(inputs.cluster) in self.plans:
+        if unknown or len(self.tariffs) == 1 or needed > LIKELY * least or at_any_price(inputs.cluster) in self.plans:
             return True
         return may_be_below(layout_problem(inputs), needed)
 

@@ -46,7 +46,8 @@ class OfferedCluster:
     def name(self) -> str:
         """Such as 64xh100-80gb spot, in eu-west."""
         where = f", in {self.region}" if self.region else ""
-        return f"{self.cluster.size}x{Path(self.kind).stem}{' spot' if self.node_hours else ''}{where}"
+        gpus = "+".join(f"{each.count}x{Path(each.kind).stem}" for each in self.cluster.ranks)
+        return f"{gpus}{' spot' if self.node_hours else ''}{where}"
 
 
 class LeftOut(NamedTuple):

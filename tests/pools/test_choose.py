@@ -202,3 +202,11 @@ def test_a_run_on_a_cluster_of_its_own_is_billed(tmp_path):
     assert bills(answer) == bills(front_of(inputs))
     with pytest.raises(Infeasible):
         front_of(replace(own, job=with_fields(own.job, limits=with_fields(own.job.limits, usd=1.0))))
+
+
+def test_a_run_on_two_kinds_is_billed_by_both(tmp_path):
+    job = tmp_path / "job.yaml"
+    text = "format: planner.job/1\nname: two\nmodel: llama-3-8b\ncluster: h100x32-a100x32\nlayout: {zero: 3}\n"
+    job.write_text(f"{text}workload: {{lengths: 4096, batch_rows: 64}}\ndegrees: [1]\nrun: {{tokens: 1e9}}\n")
+    solved = pipeline.solve(str(job), JobOptions(effort=1))
+    assert "on 32xh100-80gb+32xa100-80gb, simulated" in solved.told[0]
