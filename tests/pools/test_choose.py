@@ -80,6 +80,7 @@ def test_the_front_is_that_of_every_layout_by_simulation(tmp_path, seed):
             assert found[0] == least[0] and found[1:] == pytest.approx(least[1:], rel=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fixed", [OPEN, "tp: 2, zero: 1", "dtype: float32, cp: 1"])
 def test_no_choice_is_quicker_than_the_work_on_it(tmp_path, fixed):
     inputs = pooled(tmp_path, (H100,), fixed=fixed)
@@ -141,7 +142,7 @@ def test_more_days_or_dollars_never_worsen(tmp_path):
     assert usd == sorted(usd, reverse=True) and usd[0] > usd[-1]
 
 
-@pytest.mark.parametrize("times", [0.5, 3.0])
+@pytest.mark.parametrize("times", [3.0, pytest.param(0.5, marks=pytest.mark.slow)])
 def test_prices_scale_bills(tmp_path, times):
     first, second = with_fields(H100, usd_per_hour=6.0), with_fields(A100, usd_per_hour=2.0)
     dearer = (with_fields(kind, usd_per_hour=kind.usd_per_hour * times) for kind in (first, second))
@@ -151,6 +152,7 @@ def test_prices_scale_bills(tmp_path, times):
     assert [days for _, days, _ in bills(each[0])] == [days for _, days, _ in bills(each[1])]
 
 
+@pytest.mark.slow
 def test_what_is_chosen_is_the_best_of_the_whole_front(tmp_path):
     for objective, limits in (("step_seconds", "usd: 25000"), ("dollars", "days: 12"), ("tokens_per_dollar", "")):
         inputs = pooled(tmp_path, (H100, A100), limits, objective=objective)
