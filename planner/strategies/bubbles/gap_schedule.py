@@ -2,7 +2,7 @@
 of which it begins until the slots since then have exchanged for as long as it computes.
 
 Forwards are due when the LLM reads, backwards are there when it has returned gradients. Those forwards that cannot be
-done in time, the first of all at least, run in front of everything; backwards for which no slot is left, behind.
+done in time run in front of everything; backwards for which no slot is left, or less than there is behind, behind.
 """
 
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ class GapStream:
     """Schedules of the passes of a problem."""
 
     def __init__(self, problem: GapProblem) -> None:
-        self.slots = len(problem.slots)
+        self.slots, self.once = len(problem.slots), problem.once
         self.forwards = [each for each in problem.passes if each.phase == "F"]
         self.backwards = [each for each in problem.passes if each.phase == "B"]
         self.before = np.cumsum([0.0, *(slot.exchanged for slot in problem.slots)])  # seconds exchanged by then
@@ -53,7 +53,14 @@ class GapStream:
             one = forwards.pop(0) if forward else backwards.pop(0)
             beside.append((one, start))
             now = self.end(start, one)
+        if beside and beside[-1][0].phase == "B" and self.hides_more_behind(*beside[-1], backwards):
+            backwards.insert(0, beside.pop()[0])
         return GapSchedule(tuple(self.forwards[:front]), tuple(beside), tuple(backwards))
+
+    def hides_more_behind(self, last: EncoderPass, start: int, behind: Sequence[EncoderPass]) -> bool:
+        """Whether what the LLM exchanges once a step leaves more room for the last backward than the slots do."""
+        room = self.once - sum(each.computed for each in behind)
+        return bool(self.before[-1] - self.before[start] < min(last.computed, room))
 
     @property
     def colocated(self) -> GapSchedule:
@@ -62,7 +69,7 @@ class GapStream:
 
     def with_fewest_in_front(self, policy: Policy) -> GapSchedule:
         """The schedule with as few forwards in front as can be."""
-        each = (self.schedule(policy, front) for front in range(1, len(self.forwards) + 1))
+        each = (self.schedule(policy, front) for front in range(len(self.forwards) + 1))
         return next(found for found in each if found)
 
     def end(self, start: int, one: EncoderPass) -> int:
