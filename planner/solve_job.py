@@ -81,9 +81,10 @@ def solve_job(inputs: Inputs, on_batch: OnProgress) -> SolvedJob:
     require_possible(inputs)
     require_no_packs(inputs)
     if inputs.job.strategy == BEST:
-        strategies = {name: partial(solve_with, name, on_batch=on_batch) for name in STRATEGIES}
+        known = KnownPlans()
+        strategies = {name: partial(solve_with, name, on_batch=on_batch, known=known) for name in STRATEGIES}
         return best_of_candidates(inputs, strategies, STRATEGIES)
-    solved = solve_by_strategy(inputs, on_batch)
+    solved = solve_by_strategy(inputs, on_batch, KnownPlans())
     require_launchable_plan(solved.plan)
     return solved
 
@@ -111,9 +112,32 @@ def require_launchable_plan(plan: Plan) -> None:
         raise error
 
 
-def solve_with(name: str, inputs: Inputs, on_batch: OnProgress) -> SolvedJob:
-    """The plan that a strategy of the table gives, whichever the job names. Raises InputError and Infeasible."""
-    return solve_by_strategy(replace(inputs, job=with_fields(inputs.job, strategy=name)), on_batch)
+class KnownPlans:
+    """Plans of searches that others start from, by strategy: of those that are tried one after another, what refines
+    one does not search again.
+    """
+
+    def __init__(self) -> None:
+        self.found: dict[str, tuple[Inputs, Plan]] = {}
+
+    def plan(self, inputs: Inputs, base: Plan | None) -> Plan:
+        """The plan of one batch by the job's own strategy, from the plan that it starts from. Raises Infeasible."""
+        name = inputs.job.strategy
+        if base is None and name in self.found:
+            of, plan = self.found[name]
+            if (of.job, of.batches) == (inputs.job, inputs.batches):
+                return plan
+        found = strategy_called(name).plan(inputs, base)
+        if base is None:
+            self.found[name] = inputs, found
+        return found
+
+
+def solve_with(name: str, inputs: Inputs, on_batch: OnProgress, known: KnownPlans | None = None) -> SolvedJob:
+    """The plan that a strategy of the table gives, whichever the job names; `known`: what others found for this job.
+    Raises InputError and Infeasible.
+    """
+    return solve_by_strategy(replace(inputs, job=with_fields(inputs.job, strategy=name)), on_batch, known or KnownPlans())
 
 
 def require_possible(inputs: Inputs) -> None:
@@ -144,13 +168,13 @@ def require_objective(inputs: Inputs) -> None:
         raise InputError(error.message, where=where, fix=error.fix) from error
 
 
-def solve_by_strategy(inputs: Inputs, on_batch: OnProgress) -> SolvedJob:
+def solve_by_strategy(inputs: Inputs, on_batch: OnProgress, known: KnownPlans) -> SolvedJob:
     """Solves the job batch by batch with its own strategy. Raises Infeasible; where experts are whole on each of its
     ranks, it names the strategy that shards them.
     """
     require_supported(inputs)
     try:
-        return solve_each(inputs, refined_plan, on_batch)
+        return solve_each(inputs, partial(refined_plan, known=known), on_batch)
     except Infeasible as error:
         search, sharded = able_strategy(inputs, "layouts"), decides_layouts(inputs.job.strategy)
         if inputs.spec.routed_experts is None or sharded or not search:
@@ -174,11 +198,11 @@ def able_strategy(inputs: Inputs, decision: Decision | None = None) -> str:
     return next((name for name in able if not unsupported(name, inputs)), "")
 
 
-def refined_plan(inputs: Inputs) -> Plan:
+def refined_plan(inputs: Inputs, known: KnownPlans) -> Plan:
     """The plan of one batch by the job's own strategy."""
-    base = base_plan(inputs)
-    plan = strategy_called(inputs.job.strategy).plan(inputs, base)
-    return with_fields(plan, alternatives=(*plan.alternatives, *unrefined_alternative(inputs, plan, base)))
+    base = base_plan(inputs, known)
+    plan = known.plan(inputs, base)
+    return with_fields(plan, alternatives=(*plan.alternatives, *unrefined_alternative(inputs, plan, known)))
 
 
 def solve_each(inputs: Inputs, plan_of_batch: Callable[[Inputs], Plan], on_batch: OnProgress) -> SolvedJob:
@@ -223,7 +247,7 @@ def base_inputs_of(inputs: Inputs) -> Inputs:
     return replace(base, job=with_fields(base.job, strategy=base_of(inputs)))
 
 
-def base_plan(inputs: Inputs) -> Plan | None:
+def base_plan(inputs: Inputs, known: KnownPlans) -> Plan | None:
     """The plan that the job's strategy refines, recorded under the job's strategy name; None where it refines none.
 
     Raises Infeasible.
@@ -231,26 +255,24 @@ def base_plan(inputs: Inputs) -> Plan | None:
     if not base_of(inputs):
         return None
     refined_inputs = base_inputs_of(inputs)
-    base = strategy_called(refined_inputs.job.strategy).plan(refined_inputs, base_plan(refined_inputs))
+    base = known.plan(refined_inputs, base_plan(refined_inputs, known))
     own = inputs.job.strategy
     decided = base.made.decided | decided_by(own, len(inputs.model.modules))
     return with_fields(base, made=with_fields(base.made, strategy=own, decided=decided))
 
 
-def unrefined_alternative(inputs: Inputs, chosen: Plan, start: Plan | None) -> tuple[Alternative, ...]:
+def unrefined_alternative(inputs: Inputs, chosen: Plan, known: KnownPlans) -> tuple[Alternative, ...]:
     """What the refined strategy gives by itself, as an alternative: its plan may be one that the refinement cannot
-    start from, and else is the one it started from.
+    start from.
     """
     name = base_of(inputs)
     base_inputs = replace(inputs, job=with_fields(inputs.job, strategy=name))
-    if not name or start is None or unsupported(name, base_inputs):
+    if not name or unsupported(name, base_inputs):
         return ()
-    plan = start
-    if refining_strategy(inputs.job.strategy).inputs_for_base(inputs) is not inputs:
-        try:
-            plan = strategy_called(name).plan(base_inputs, base_plan(base_inputs))
-        except Infeasible:
-            return ()
+    try:
+        plan = known.plan(base_inputs, base_plan(base_inputs, known))
+    except Infeasible:
+        return ()
     slowdown = plan.outcome.value / chosen.outcome.value - 1.0
     return (
         Alternative(
