@@ -37,6 +37,18 @@ class GapUse:
     hidden: float  # seconds by which the step's work is shorter
     hidden_at_most: float  # were all gaps filled, and nothing waited for anything
 
+    @property
+    def text(self) -> str:
+        """What is hidden, and what is left outside and why: `120.0 ms hidden of 350.0 ms; filled within passes …`."""
+        kinds = {"within passes": self.within_passes, "once a step": self.once_a_step}
+        works = {"forwards, due before more is exchanged": self.forwards}
+        works |= {"backwards, whose gradients come last": self.backwards}
+        filled = [f"{name} {duration(g.filled)} of {duration(g.seconds)}" for name, g in kinds.items() if g.seconds]
+        left = {what: work.seconds - work.filled for what, work in works.items() if work.filled < work.seconds}
+        outside = [f"{duration(seconds)} of {what}" for what, seconds in left.items()]
+        told = f"{duration(self.hidden)} hidden of {duration(self.hidden_at_most)}; filled {', '.join(filled)}"
+        return f"{told}; left outside {'; '.join(outside)}" if outside else told
+
 
 def gap_use(plan: Plan, scored: Score) -> GapUse | None:
     """The gaps of a step; None where no encoder is on ranks of another module, or has work there."""
@@ -84,16 +96,3 @@ def rank_gaps(beside: SideBySide, encoders: set[str], rank: int) -> Floats:
     own, more = (spent[mine] - exchanged[mine]).sum(), exchanged[others].sum() + every[0]
     most = min(own, more) + min(exchanged[mine].sum(), (spent[others] - exchanged[others]).sum())
     return np.array([*gaps, coarse, hidden, (1.0 - beside.waited) * most])
-
-
-def gap_text(use: GapUse) -> str:
-    """What encoders' work hides in gaps, and what is left outside and why: `120.0 ms hidden of 350.0 ms …`."""
-    kinds = {"within passes": use.within_passes, "once a step": use.once_a_step}
-    there = {name: gap for name, gap in kinds.items() if gap.seconds}
-    filled = ", ".join(f"{name} {duration(gap.filled)} of {duration(gap.seconds)}" for name, gap in there.items())
-    reasons = {"forwards, due before more is exchanged": use.forwards}
-    reasons |= {"backwards, whose gradients come last": use.backwards}
-    left = {reason: gap.seconds - gap.filled for reason, gap in reasons.items()}
-    outside = "; ".join(f"{duration(seconds)} of {reason}" for reason, seconds in left.items() if seconds > 0)
-    told = f"{duration(use.hidden)} hidden of {duration(use.hidden_at_most)}; filled {filled}"
-    return f"{told}; left outside {outside}" if outside else told
