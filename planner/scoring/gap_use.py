@@ -58,7 +58,8 @@ def gap_use(plan: Plan, scored: Score) -> GapUse | None:
     pricing = scored.plan_memory.pricing
     costs = pricing.with_concurrency(scored.tasks).each_alone(scored.tasks)
     beside = SideBySide(scored.tasks, costs, *pricing.waited_shares)
-    shared = [one for rank, one in beside.alike.representative.items() if rank in held[True] & held[False]]
+    alike, simulated = beside.alike.representative, scored.timeline.representative_of
+    shared = [alike[simulated(rank)] for rank in held[True] & held[False] if simulated(rank) in alike]
     of_rank = {rank: rank_gaps(beside, encoders, rank) for rank in dict.fromkeys(shared)}
     parts = np.mean([of_rank[rank] for rank in shared], axis=0).tolist() if shared else []
     if not parts or not parts[4] + parts[6]:
