@@ -137,9 +137,8 @@ def solve_with(name: str, inputs: Inputs, on_batch: OnProgress, known: KnownPlan
     """The plan that a strategy of the table gives, whichever the job names; `known`: what others found for this job.
     Raises InputError and Infeasible.
     """
-    return solve_by_strategy(
-        replace(inputs, job=with_fields(inputs.job, strategy=name)), on_batch, known or KnownPlans()
-    )
+    named = replace(inputs, job=with_fields(inputs.job, strategy=name))
+    return solve_by_strategy(named, on_batch, known or KnownPlans())
 
 
 def require_possible(inputs: Inputs) -> None:

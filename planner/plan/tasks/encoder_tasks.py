@@ -85,7 +85,7 @@ class EncoderInsertion:
                 self.line.insert_before(unplaced, self.order.running(unit.ranks, first))
             for read in unit.reads:
                 self.line.add_wait(read.blocked, read.outputs[1])
-            late += [read for read in unit.reads if read.stage or not placed]
+            late += [read for read in unit.reads if read.outputs[1] not in tasks]
             if self.placements.by_cell:  # which may be around what is received
                 self.insert_recvs(late)
                 late.clear()
@@ -115,15 +115,16 @@ class EncoderInsertion:
 
     def forward_tasks(self, unit: TaskUnit, placed: Sequence[ResolvedPlacement]) -> list[int]:
         """Return a unit's forward over all stages, split where a placement names part of its layers, then the sends,
-        which take along the recv of a first stage where something is placed. Else it is received right before it is
-        read: before, ranks would wait for outputs of micro-batches that have yet to come to them.
+        which take along the recv of a first stage where something is placed around another task. Else it is received
+        right before it is read: before, ranks would wait for outputs of micro-batches that have yet to come to them.
         """
+        around = any(not each.place.fills for each in placed)
         tasks: list[int] = []
         for stage in range(len(self.encoder.work.stages)):
             for number in self.unit_tasks(stage, "F", unit):
                 tasks += self.split_by_layers(number, placed) if placed else [number]
         for read in unit.reads:
-            tasks += read.outputs if placed and not read.stage else read.outputs[:1]
+            tasks += read.outputs if around and not read.stage else read.outputs[:1]
         return tasks
 
     def split_by_layers(self, number: int, placed: Sequence[ResolvedPlacement]) -> list[int]:

@@ -81,9 +81,8 @@ class ResolvedPlacement:
         ):
             return True
         along = task.of and task.of == {"F": "F", "B": "B", "I": "B"}.get(phase)
-        own = self.moved.group == task.group
-        every = not self.moved.group and (">" not in task.group or phase == task.phase)  # else along with its own group
-        return (own or every) and ((phase, of) == (task.phase, task.of) or bool(along))
+        group = task.group.partition(">")[0] if self.place.fills else task.group  # what fills takes along all it sends
+        return self.moved.group in ("", group) and ((phase, of) == (task.phase, task.of) or bool(along))
 
     def covers_all(self, task: Task) -> bool:
         """Whether the placement names all layers of a task."""
