@@ -3,7 +3,7 @@
 A gap is time in which a module that reads encoders waits for its exchanges: *within passes*, or *once a step* (its
 reductions, and its gathers of updated weights). Encoders fill it as costs/side_by_side.py says, of which w is waited
 for all the same. Efficiency is the share of encoders' work, alone, that gaps hold: *fine*, as the plan has it;
-*coarse*, once a step alone, with all forwards in front of the module and all backwards behind it, at most.
+*coarse*, with all forwards in front of the module and all backwards behind it, beside what is once a step, at most.
 """
 
 from dataclasses import dataclass
@@ -75,7 +75,7 @@ def rank_gaps(beside: SideBySide, encoders: set[str], rank: int) -> Floats:
     passes, spent, exchanged = beside.of_rank[rank], beside.seconds, beside.exchanged
     modules = beside.modules[beside.tasks.kind[passes]]
     mine, others = passes[np.isin(modules, [*encoders])], passes[~np.isin(modules, [*encoders])]
-    inside, hidden, within, once = np.zeros(len(spent)), 0.0, 0.0, {"gather": np.zeros(2), "sync": np.zeros(2)}
+    inside, hidden, within, once = np.zeros(len(spent)), 0.0, 0.0, np.zeros(2)
     for at, computes, exchanges in beside.beside_passes(rank):
         inside[at], within = computes + exchanges, within + computes
         hidden += (1.0 - beside.waited) * inside[at]
@@ -85,15 +85,13 @@ def rank_gaps(beside: SideBySide, encoders: set[str], rank: int) -> Floats:
             places, together = beside.beside_exchange(at, rank, kind.module)
             waited = beside.waited_beside(places)
             together = np.where(waited < 1.0, together, 0.0)  # where all is waited for, nothing is in a gap
-            once[kind.phase] += spent[at], together.sum()
+            once += spent[at], together.sum()
             np.add.at(inside, places, together)
             hidden += float(((1.0 - waited) * together).sum())
     ahead = beside.tasks.column(lambda kind: kind.phase == "F", np.bool_)[mine]
     inside = np.minimum(inside, spent)
     forwards, backwards = ((spent[own].sum(), inside[own].sum()) for own in (mine[ahead], mine[~ahead]))
-    coarse = min(once["gather"][0], forwards[0]) + min(once["sync"][0], backwards[0])
-    every = once["gather"] + once["sync"]
-    gaps = exchanged[others].sum(), within, *every, *forwards, *backwards
-    own, more = (spent[mine] - exchanged[mine]).sum(), exchanged[others].sum() + every[0]
+    gaps = exchanged[others].sum(), within, *once, *forwards, *backwards
+    own, more = (spent[mine] - exchanged[mine]).sum(), exchanged[others].sum() + once[0]
     most = min(own, more) + min(exchanged[mine].sum(), (spent[others] - exchanged[others]).sum())
-    return np.array([*gaps, coarse, hidden, (1.0 - beside.waited) * most])
+    return np.array([*gaps, min(once[0], backwards[0]), hidden, (1.0 - beside.waited) * most])
