@@ -6,26 +6,23 @@ for all the same. Efficiency is the share of encoders' work, alone, that gaps ho
 *coarse*, with all forwards in front of the module and all backwards behind it, beside what is once a step, at most.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from planner.costs import Floats, SideBySide
 from planner.plan.plan_file import Plan
 from planner.scoring.score import Score
+from planner.specs.base import Spec
 from planner.units import duration
 
 
-@dataclass(frozen=True, slots=True)
-class Gap:
+class Gap(Spec, omit_defaults=False):
     """Seconds of the mean rank in which a module exchanges, and of these, in which encoders compute."""
 
     seconds: float
     filled: float
 
 
-@dataclass(frozen=True, slots=True)
-class GapUse:
+class GapUse(Spec, omit_defaults=False):
     """Gaps of the mean rank that encoders share with others, by kind, in seconds; and encoders' work, alone."""
 
     within_passes: Gap
@@ -64,10 +61,10 @@ def gap_use(plan: Plan, scored: Score) -> GapUse | None:
     parts = np.mean([of_rank[rank] for rank in shared], axis=0).tolist() if shared else []
     if not parts or not parts[4] + parts[6]:
         return None
-    gaps = [Gap(there, filled) for there, filled in zip(parts[:8:2], parts[1:8:2], strict=True)]
-    within, once, forwards, backwards = gaps
-    work, fine = forwards.seconds + backwards.seconds, forwards.filled + backwards.filled
-    return GapUse(within, once, forwards, backwards, parts[8] / work, fine / work, parts[9], parts[10])
+    names, work = ("within_passes", "once_a_step", "forwards", "backwards"), parts[4] + parts[6]
+    gaps = {name: Gap(seconds=parts[2 * at], filled=parts[2 * at + 1]) for at, name in enumerate(names)}
+    coarse, fine = parts[8] / work, (parts[5] + parts[7]) / work
+    return GapUse(**gaps, coarse=coarse, fine=fine, hidden=parts[9], hidden_at_most=parts[10])
 
 
 def rank_gaps(beside: SideBySide, encoders: set[str], rank: int) -> Floats:
