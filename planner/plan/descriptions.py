@@ -6,6 +6,7 @@ from typing import Any
 
 from planner.plan.mesh.even_stages import has_even_stages
 from planner.plan.plan_file import Alternative, ExpertLayout, Layout, Plan, assignments
+from planner.plan.task import PASS_PHASES
 from planner.specs.base import Indices, Ranks, with_fields
 from planner.specs.layers import Module
 from planner.specs.parallelism import DEFAULT_RANK_ORDER, MESH_DIMS, Parallelism, decided_fields
@@ -18,7 +19,6 @@ ALWAYS_SHOWN = (
 )  # fmt: skip
 NUMERICS = ("dtype", "gradients")
 WRITTEN_IF_DECIDED = ("tp", "cp", "pp", "dp", "zero", "recompute", "micro_batch", "dtype")
-ONCE_A_STEP = {"sync": "reduction", "gather": "gather"}  # of a step, what a placement may be beside
 
 
 def fixable_layout(layout: Layout) -> Parallelism:
@@ -132,23 +132,13 @@ def moments_text(layout: Layout) -> Iterator[str]:
 
 
 def filled_gaps_text(plan: Plan) -> str:
-    """Return which passes placements put into gaps: `vision: 1 F and 1 B beside passes of llm, 1 B beside its sync`;
-    empty where none is.
-    """
-    found: dict[str, dict[str, Counter[str]]] = {}
-    for one in (each for step in plan.steps for each in step.placements if each.fills):
-        moved, anchor = one.moved, one.anchor
-        once = anchor.micro_batch is None
-        where = f"the {ONCE_A_STEP[anchor.phase]} of {anchor.module}" if once else f"passes of {anchor.module}"
-        found.setdefault(moved.module, {}).setdefault(where, Counter())[moved.phase] += 1
-    counted = {
-        module: (
-            f"{' and '.join(f'{count} {phase}' for phase, count in phases.items())} beside {where}"
-            for where, phases in beside.items()
-        )
-        for module, beside in found.items()
-    }
-    return "; ".join(f"{module}: {', '.join(each)}" for module, each in counted.items())
+    """Return which passes placements put into gaps, if any: `2 vit.F beside passes of llm, 1 vit.B beside llm.sync`."""
+    placed = [(one.moved, one.anchor) for step in plan.steps for one in step.placements if one.fills]
+    names = Counter(
+        (f"{moved.module}.{moved.phase}", f"passes of {anchor.module}" if anchor.phase in PASS_PHASES else str(anchor))
+        for moved, anchor in placed
+    )
+    return ", ".join(f"{count} {name} beside {anchor}" for (name, anchor), count in names.items())
 
 
 def reorders_ranks(layout: Parallelism) -> bool:

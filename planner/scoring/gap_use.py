@@ -3,29 +3,26 @@
 A gap is time in which a module that reads encoders waits for its exchanges: *within passes*, or *once a step* (its
 reductions, and its gathers of updated weights). Encoders fill it as costs/side_by_side.py says, of which w is waited
 for all the same. Efficiency is the share of encoders' work, alone, that gaps hold: *fine*, as the plan has it;
-*coarse*, once a step alone, with all forwards in front of the module and all backwards behind it, at most.
+*coarse*, with all forwards in front of the module and all backwards behind it, beside what is once a step, at most.
 """
-
-from dataclasses import dataclass
 
 import numpy as np
 
 from planner.costs import Floats, SideBySide
 from planner.plan.plan_file import Plan
 from planner.scoring.score import Score
+from planner.specs.base import Spec
 from planner.units import duration
 
 
-@dataclass(frozen=True, slots=True)
-class Gap:
+class Gap(Spec, omit_defaults=False):
     """Seconds of the mean rank in which a module exchanges, and of these, in which encoders compute."""
 
     seconds: float
     filled: float
 
 
-@dataclass(frozen=True, slots=True)
-class GapUse:
+class GapUse(Spec, omit_defaults=False):
     """Gaps of the mean rank that encoders share with others, by kind, in seconds; and encoders' work, alone."""
 
     within_passes: Gap
@@ -37,6 +34,18 @@ class GapUse:
     hidden: float  # seconds by which the step's work is shorter
     hidden_at_most: float  # were all gaps filled, and nothing waited for anything
 
+    @property
+    def text(self) -> str:
+        """What is hidden, and what is left outside and why: `120.0 ms hidden of 350.0 ms; filled within passes …`."""
+        kinds = {"within passes": self.within_passes, "once a step": self.once_a_step}
+        works = {"forwards, due before more is exchanged": self.forwards}
+        works |= {"backwards, whose gradients come last": self.backwards}
+        filled = [f"{name} {duration(g.filled)} of {duration(g.seconds)}" for name, g in kinds.items() if g.seconds]
+        left = {what: work.seconds - work.filled for what, work in works.items() if work.filled < work.seconds}
+        outside = [f"{duration(seconds)} of {what}" for what, seconds in left.items()]
+        told = f"{duration(self.hidden)} hidden of {duration(self.hidden_at_most)}; filled {', '.join(filled)}"
+        return f"{told}; left outside {'; '.join(outside)}" if outside else told
+
 
 def gap_use(plan: Plan, scored: Score) -> GapUse | None:
     """The gaps of a step; None where no encoder is on ranks of another module, or has work there."""
@@ -46,15 +55,16 @@ def gap_use(plan: Plan, scored: Score) -> GapUse | None:
     pricing = scored.plan_memory.pricing
     costs = pricing.with_concurrency(scored.tasks).each_alone(scored.tasks)
     beside = SideBySide(scored.tasks, costs, *pricing.waited_shares)
-    shared = [one for rank, one in beside.alike.representative.items() if rank in held[True] & held[False]]
+    alike, simulated = beside.alike.representative, scored.timeline.representative_of
+    shared = [alike[simulated(rank)] for rank in held[True] & held[False] if simulated(rank) in alike]
     of_rank = {rank: rank_gaps(beside, encoders, rank) for rank in dict.fromkeys(shared)}
     parts = np.mean([of_rank[rank] for rank in shared], axis=0).tolist() if shared else []
     if not parts or not parts[4] + parts[6]:
         return None
-    gaps = [Gap(there, filled) for there, filled in zip(parts[:8:2], parts[1:8:2], strict=True)]
-    within, once, forwards, backwards = gaps
-    work, fine = forwards.seconds + backwards.seconds, forwards.filled + backwards.filled
-    return GapUse(within, once, forwards, backwards, parts[8] / work, fine / work, parts[9], parts[10])
+    names, work = ("within_passes", "once_a_step", "forwards", "backwards"), parts[4] + parts[6]
+    gaps = {name: Gap(seconds=parts[2 * at], filled=parts[2 * at + 1]) for at, name in enumerate(names)}
+    coarse, fine = parts[8] / work, (parts[5] + parts[7]) / work
+    return GapUse(**gaps, coarse=coarse, fine=fine, hidden=parts[9], hidden_at_most=parts[10])
 
 
 def rank_gaps(beside: SideBySide, encoders: set[str], rank: int) -> Floats:
@@ -62,7 +72,7 @@ def rank_gaps(beside: SideBySide, encoders: set[str], rank: int) -> Floats:
     passes, spent, exchanged = beside.of_rank[rank], beside.seconds, beside.exchanged
     modules = beside.modules[beside.tasks.kind[passes]]
     mine, others = passes[np.isin(modules, [*encoders])], passes[~np.isin(modules, [*encoders])]
-    inside, hidden, within, once = np.zeros(len(spent)), 0.0, 0.0, {"gather": np.zeros(2), "sync": np.zeros(2)}
+    inside, hidden, within, once = np.zeros(len(spent)), 0.0, 0.0, np.zeros(2)
     for at, computes, exchanges in beside.beside_passes(rank):
         inside[at], within = computes + exchanges, within + computes
         hidden += (1.0 - beside.waited) * inside[at]
@@ -72,28 +82,13 @@ def rank_gaps(beside: SideBySide, encoders: set[str], rank: int) -> Floats:
             places, together = beside.beside_exchange(at, rank, kind.module)
             waited = beside.waited_beside(places)
             together = np.where(waited < 1.0, together, 0.0)  # where all is waited for, nothing is in a gap
-            once[kind.phase] += spent[at], together.sum()
+            once += spent[at], together.sum()
             np.add.at(inside, places, together)
             hidden += float(((1.0 - waited) * together).sum())
     ahead = beside.tasks.column(lambda kind: kind.phase == "F", np.bool_)[mine]
     inside = np.minimum(inside, spent)
     forwards, backwards = ((spent[own].sum(), inside[own].sum()) for own in (mine[ahead], mine[~ahead]))
-    coarse = min(once["gather"][0], forwards[0]) + min(once["sync"][0], backwards[0])
-    every = once["gather"] + once["sync"]
-    gaps = exchanged[others].sum(), within, *every, *forwards, *backwards
-    own, more = (spent[mine] - exchanged[mine]).sum(), exchanged[others].sum() + every[0]
+    gaps = exchanged[others].sum(), within, *once, *forwards, *backwards
+    own, more = (spent[mine] - exchanged[mine]).sum(), exchanged[others].sum() + once[0]
     most = min(own, more) + min(exchanged[mine].sum(), (spent[others] - exchanged[others]).sum())
-    return np.array([*gaps, coarse, hidden, (1.0 - beside.waited) * most])
-
-
-def gap_text(use: GapUse) -> str:
-    """What encoders' work hides in gaps, and what is left outside and why: `120.0 ms hidden of 350.0 ms …`."""
-    kinds = {"within passes": use.within_passes, "once a step": use.once_a_step}
-    there = {name: gap for name, gap in kinds.items() if gap.seconds}
-    filled = ", ".join(f"{name} {duration(gap.filled)} of {duration(gap.seconds)}" for name, gap in there.items())
-    reasons = {"forwards, due before more is exchanged": use.forwards}
-    reasons |= {"backwards, whose gradients come last": use.backwards}
-    left = {reason: gap.seconds - gap.filled for reason, gap in reasons.items()}
-    outside = "; ".join(f"{duration(seconds)} of {reason}" for reason, seconds in left.items() if seconds > 0)
-    told = f"{duration(use.hidden)} hidden of {duration(use.hidden_at_most)}; filled {filled}"
-    return f"{told}; left outside {outside}" if outside else told
+    return np.array([*gaps, min(once[0], backwards[0]), hidden, (1.0 - beside.waited) * most])

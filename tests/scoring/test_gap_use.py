@@ -51,4 +51,4 @@ def test_screens_name_gaps_where_modules_share_ranks():
     assert {*with_gaps} - {*without} == {"scheduling_efficiency", "gaps"}
     assert with_gaps["scheduling_efficiency"]["fine"] == pytest.approx(0.784, abs=1e-3)
     shown = " ".join(CliRunner().invoke(app, ["show", str(shared)]).stdout.split())
-    assert "in gaps vision: 1 F and 1 B beside passes of llm, 1 B beside the reduction of llm" in shown
+    assert "1 vision.F beside passes of llm, 1 vision.B beside passes of llm, 1 vision.B beside llm.sync" in shown

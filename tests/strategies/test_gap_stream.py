@@ -23,7 +23,7 @@ def drawn(random: Random, most: int = 4, slots: int = 12) -> GapProblem:
     ends = sorted(random.randrange(count) for _ in range(random.randrange(1, most)))
     begins = sorted(random.randrange(1, count + 1) for _ in range(most - len(ends)))
     times = [("B", begin, count) for begin in begins] + [("F", 0, end) for end in ends]
-    passes = (EncoderPass("vit", phase, at, each[phase], 0.0, *when) for at, (phase, *when) in enumerate(times))
+    passes = tuple(EncoderPass("vit", phase, at, each[phase], 0.0, *when) for at, (phase, *when) in enumerate(times))
     work = float(sum(one.computed for one in passes)), 0.0
     return GapProblem("llm", passes, of, float(random.choice((0, 1, 3, 8))), work)
 

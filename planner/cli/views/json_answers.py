@@ -67,8 +67,7 @@ def simulation_answer(plan: Plan, scores: Sequence[Score]) -> Summary:
 def gap_answer(plan: Plan, scores: Sequence[Score]) -> Summary:
     """Of the first step: the share of encoders' work in gaps, and these by kind; nothing without shared ranks."""
     use = gap_use(plan, scores[0])
-    kinds = {"within_passes": use.within_passes, "once_a_step": use.once_a_step} if use else {}
-    gaps = {name: {"seconds": gap.seconds, "filled": gap.filled} for name, gap in kinds.items()}
+    gaps = {name: getattr(use, name) for name in ("within_passes", "once_a_step")} if use else {}
     return {"scheduling_efficiency": {"coarse": use.coarse, "fine": use.fine}, "gaps": gaps} if use else {}
 
 

@@ -10,7 +10,6 @@ from planner.cli.views.embedding_tables import why_table_lines
 from planner.cli.views.plain_table import table
 from planner.cli.views.plan_tables import gib_text
 from planner.plan.pack_fill import pack_text
-from planner.scoring import gap_text
 from planner.specs.base import UNSET, Spec, with_fields
 from planner.units import GIB, duration, first_few, percent, plural
 from planner.why import (
@@ -224,7 +223,7 @@ def module_lines(answer: WhyPlan, facts: ModuleFacts) -> Iterator[RenderableType
         where = f"{wave.longest}, {duration(wave.seconds)} on {plural(len(wave.ranks), 'rank')} ({wave.ranks})"
         yield Text(f"wave {number} is bound by {where}; all ranks compute {percent(wave.busy)} of that")
     if facts.gaps and facts.gaps.hidden:
-        yield Text(f"gaps: {gap_text(facts.gaps)}")
+        yield Text(f"gaps: {facts.gaps.text}")
     if facts.packs:
         yield Text(f"packs: {pack_text(facts.packs)}")
     if answer.nearest:
