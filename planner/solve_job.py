@@ -19,7 +19,7 @@ from planner.plan.launchable.launch_refusals import require_launchable, unlaunch
 from planner.plan.plan_file import Alternative, Asked, Decision, Plan
 from planner.scoring import answer_about, restate_in_objective
 from planner.specs.base import with_fields
-from planner.specs.inputs import Inputs, JobOptions, load_job
+from planner.specs.inputs import Inputs, JobOptions, load_job, require_chosen
 from planner.specs.job import BY_HAND, Job
 from planner.specs.workload.length_sources import SampleMix
 from planner.strategies import (
@@ -291,6 +291,7 @@ def unrefined_alternative(inputs: Inputs, chosen: Plan, known: KnownPlans) -> tu
 def static_inputs(job: str, options: JobOptions) -> Inputs:
     """The inputs of a job that static layouts can be of, one for each of its modules. Raises InputError."""
     inputs = read_job(job, options)
+    require_chosen(inputs)
     require_objective(inputs)
     of_several = len(inputs.model.modules) > 1
     search = strategy_deciding("layouts", len(inputs.model.modules))
@@ -304,6 +305,7 @@ def static_inputs(job: str, options: JobOptions) -> Inputs:
 def per_batch_inputs(job: str, options: JobOptions) -> Inputs:
     """The inputs of a job whose strategy decides each batch by itself. Raises InputError."""
     inputs = read_job(job, options)
+    require_chosen(inputs)
     if inputs.job.strategy == BY_HAND:
         raise InputError(
             "the job fixes the layout of every module", where=f"{job} (fix.layouts)", fix="leave --static out"
@@ -319,6 +321,7 @@ def inputs_of_mixes(job: str, options: JobOptions) -> Inputs:
     Raises InputError.
     """
     inputs = read_job(job, replace(options, mix=None, lengths=None))
+    require_chosen(inputs)
     path, lengths = inputs.sources["job"], inputs.job.workload.lengths
     if options.lengths or not isinstance(lengths, SampleMix):
         where = "--lengths" if options.lengths else files.place(path, "workload", "lengths")

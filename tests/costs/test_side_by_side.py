@@ -1,5 +1,5 @@
-"""What modules on the same ranks cost each other: an exchange and passes beside it end after max(S, C) + w·min(S, C),
-a gap hides 1 − w of the shorter and of nothing twice, and who has nothing beside it takes what it takes alone.
+"""What modules on the same ranks cost each other: an exchange and passes beside it end after max(S, C) + w·min(S, C), a
+gap hides 1 − w of the shorter and of nothing twice, and who has nothing beside it takes what it takes alone.
 """
 
 from random import Random
@@ -94,7 +94,9 @@ def test_one_module_takes_what_it_takes_alone(rows, chance, waited):
 
 @pytest.mark.parametrize("waited", [0.0, 0.3, 1.0])
 @given(st.sampled_from(("llm.sync", "llm.gather")), st.floats(0.0, 8.0), st.floats(0.1, 8.0))
-def test_an_exchange_and_a_pass_beside_it_end_after_what_is_waited_for(waited, beside, exchange, computed):
+def test_an_exchange_and_a_pass_beside_it_end_after_the_longer_and_what_is_waited_for(
+    waited, beside, exchange, computed
+):
     """By the formula, the one of them that takes longer ends last."""
     plan = fed_replicas([[0, 0]], {}, {"dp": 2})
     places = (TaskPlacement(do="vit.B0", beside=beside),)

@@ -4,8 +4,12 @@ import math
 
 import pytest
 
-from planner.plan.plan_file import TaskPlacement
+from planner.plan.plan_file import Plan, TaskPlacement
+from planner.plan.tasks.expand import expand
+from planner.runtime.execution_order import execution_order
+from planner.runtime.preflight.deadlocks import task_lists
 from planner.runtime.run_options import RunOptions, TrainingOptions
+from planner.specs.base import with_fields
 from planner.specs.workload.items import ItemSize
 from tests.meshes import meshed
 from tests.runtime.multi_module_plans import FEEDS, IMAGES, LLM, TEXTS, joined, layout, require_those_of_one_process
@@ -27,6 +31,7 @@ STAGED = [  # the second row has no work for the encoder, and the last image is 
 ]
 PIPELINE = layout("llm", pp=2, dp=2)
 STAGED_VIT = layout("vit", dp=2, pp=2, rank_order="pp-dp")
+STAGED_VIT_LINES = layout("vit", dp=2, pp=2)
 BEFORE = TaskPlacement(do="vit.F2", on="vit.g0-1", before="llm.F0@0")
 BESIDE = TaskPlacement(do="vit.F2[0-1]", on="vit.g0-1", beside="llm.send.F1@0")
 CUT = (
@@ -141,6 +146,61 @@ PLANS = {
     "recompute": joined({name: layout(name, dp=4, zero=2, recompute="full") for name in DP4}, TWO_ROWS),
 }
 
+ROWS_OF_FOUR = {  # two passes of an encoder for four micro-batches, on a rank each, or in two stages
+    "each": {0: {(0,): (0, 2), (1,): (1, 3)}, 2: {(0,): (4,), (1,): (5,), (2,): (6,), (3,): (7,)}},
+    "staged": {0: {(0, 2): (0, 2), (1, 3): (1, 3)}, 2: {(0, 2): (4, 6), (1, 3): (5, 7)}},
+}
+EIGHT = {
+    "items": {"llm": {n: 30 + n for n in range(8)}, "vit": {n: 4 + 4 * (n % 4) for n in range(8)}},
+    "feeds": {"vit": {n: n for n in range(8)}},
+}
+EIGHT_HEARD = {
+    "items": {**EIGHT["items"], "ear": {n: 6 + 2 * (n % 3) for n in range(8)}},
+    "feeds": {**EIGHT["feeds"], "ear": {n: n for n in range(8)}},
+}
+
+
+def with_trained(plan: Plan, **trained: str) -> Plan:
+    models = plan.uses.models | {name: with_fields(plan.uses.models[name], trained=of) for name, of in trained.items()}
+    return with_fields(plan, uses=with_fields(plan.uses, models=models))
+
+
+def in_gaps(llm, vit, rows="each", lines=((0, 2), (1, 3)), order=None, *, ear=None, **places) -> Plan:
+    """Passes of encoders beside what is said of each: `vit_F2="llm.F1@0"`."""
+    front = {"ahead": 4, "backward": "last"}
+    layouts = {"llm": llm, "vit": with_fields(vit, **front)}
+    layouts |= {"ear": with_fields(ear, **front)} if ear else {}
+    each = [
+        {
+            **({"vit": ROWS_OF_FOUR[rows][number]} if number in ROWS_OF_FOUR[rows] else {}),
+            **({"ear": {(0,): (0, 2, 4, 6), (3,): (1, 3, 5, 7)}} if ear and not number else {}),
+            "llm": {line: tuple(range(2 * number, 2 * number + 2))[at :: len(lines)] for at, line in enumerate(lines)},
+        }
+        for number in range(4)
+    ]
+    beside = tuple(TaskPlacement(do=do.replace("_", "."), beside=other) for do, other in places.items())
+    return joined(layouts, each, order=order, places=beside, **(EIGHT_HEARD if ear else EIGHT))
+
+
+GAPS = {
+    "gaps": in_gaps(PIPELINE, layout("vit", dp=4), vit_F2="llm.F1@0", vit_B0="llm.F3@0", vit_B2="llm.sync"),
+    "gaps between chunks, one encoder frozen": with_trained(
+        in_gaps(
+            layout("llm", pp=2, vpp=2, dp=2), STAGED_VIT_LINES, "staged", ear=layout("ear", dp=4, zero=0),
+            vit_F2="llm.F0@2", vit_B0="llm.B2@2", vit_B2="llm.gather",
+        ),
+        ear="none",
+    ),
+    "gaps of four stages": in_gaps(
+        layout("llm", pp=4), layout("vit", dp=4), lines=[ALL],
+        vit_F2="llm.F1@0", vit_B0="llm.B2@0", vit_B2="llm.B3@0/llm.g0-3",
+    ),
+    "gaps of zero 3": in_gaps(
+        layout("llm", pp=2, dp=2), layout("vit", dp=4, zero=3), order="zb_h1",
+        vit_F2="llm.F1@0", vit_B0="llm.F3@0", vit_B2="llm.sync",
+    ),
+}  # fmt: skip
+PLANS |= GAPS
 
 HALF = {"llm": layout("llm", dp=4, dtype="bf16"), "vit": layout("vit", LOW, dp=2, dtype="float32")}
 PLANS["two dtypes"] = joined(
@@ -160,7 +220,8 @@ ERRORS = {"two dtypes": 0.05}
 LATER = (
     "one feeds two", "cut", "zero 3", "zero 3, cut around another micro-batch", "zero bubble", "tensors", "chunks",
     "zero 3, one group reads", "tensors of the encoder", "texts of outputs alone", "recompute", "drawn 20",
-    "drawn 22", "tensors of the decoder", "apart", "zero 3, cut", "two encoders",
+    "drawn 22", "tensors of the decoder", "apart", "zero 3, cut", "two encoders", "gaps of four stages",
+    "gaps of zero 3",
 )  # fmt: skip
 ANYWHERE = ("stages", "before", "beside", "zero 3, stages")  # one layout, its encoder in other places
 
@@ -184,6 +245,17 @@ def test_loss_and_gradients_are_those_of_one_process(results, name):
 def test_and_so_are_those_of_all_others():
     for name, result in run_all(4, {name: PLANS[name] for name in LATER}).items():
         require_those_of_one_process(PLANS[name], result.verify, ERRORS.get(name, 1e-12))
+
+
+@pytest.mark.parametrize("name", [name for name in GAPS if name not in LATER])
+def test_passes_in_gaps_are_executed_in_the_order_of_the_plan(results, name):
+    """On every rank; but updates, and gathers of what they update, wait for the gradients of all modules."""
+    (step,) = results[name].steps
+    for rank, own in task_lists(expand(PLANS[name])).items():
+        begun = sorted((m for m in step.measured if m.rank == rank), key=lambda m: m.start)
+        planned = [task.id for part in execution_order(own) for task in part]
+        assert any(task.beside for task in own)
+        assert [m.id for m in begun] == planned
 
 
 def test_tokens_that_encoders_make_are_no_targets(results):

@@ -123,7 +123,7 @@ def test_a_search_finds_the_same_of_replicas_once_or_each(plan):
 @examples(60)
 @given(any_placed_replicas())
 def test_a_placement_without_a_group_is_one_of_each_group(plan):
-    """In the file's order, every rank has the same tasks in the same order, and they begin and end at the same time."""
+    """Every rank has the same tasks in the same order, of which the same run beside others."""
     (step,) = plan.steps
     places = tuple(
         with_fields(place, on=group)

@@ -30,6 +30,7 @@ def solve_answer(result: SolvedJob, path: Path) -> Summary:
         "seconds": result.seconds,
         "plan": str(path),
         "strategy": plan.made.strategy,
+        **({"told": result.told} if result.told else {}),
         "spread": plan.prediction.spread,
         "peak_memory_gib": plan.prediction.peak_memory_gib,
         "measured_share": plan.prediction.measured_share,

@@ -67,6 +67,7 @@ def solve_lines(result: SolvedJob, path: Path, further: str = "") -> RenderableT
         Text.assemble(
             (plan.name, "bold"), f"  {steps}{plural(micro_batches, 'micro-batch')} on {plural(plan.size, 'rank')}"
         ),
+        *map(Text, result.told),
         *headline(plan),
         *plan_table_lines(plan),
         Text(f"\nsolved in {duration(result.seconds)} ({plan.outcome.effort}); written to {path}", style="dim"),

@@ -2,8 +2,8 @@
 slot in front of which it begins until the slots since then have exchanged for as long as it computes.
 
 A pass goes through the stages of its encoder, whose streams are apart. Forwards are due when the LLM reads, backwards
-are there when it has returned gradients. Those forwards that cannot be done in time, the first of all at least, run in
-front of everything; backwards for which no slot is left, behind.
+are there when it has returned gradients. Those forwards that cannot be done in time run in front of everything;
+backwards for which no slot is left, or less than there is behind, behind.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ class GapStream:
     """Schedules of the passes of a problem."""
 
     def __init__(self, problem: GapProblem) -> None:
-        self.slots = len(problem.slots)
+        self.slots, self.once = len(problem.slots), problem.once
         self.forwards = [each for each in problem.passes if each.phase == "F"]
         self.backwards = [each for each in problem.passes if each.phase == "B"]
         self.stages = max((each.stages for each in problem.passes), default=1)
@@ -44,8 +44,8 @@ class GapStream:
 
     def with_fewest_in_front(self, policy: Policy) -> GapSchedule:
         """The schedule with as few forwards in front as can be."""
-        each = (self.schedule(policy, front) for front in range(1, len(self.forwards) + 1))
-        return next((found for found in each if found), self.colocated)
+        each = (self.schedule(policy, front) for front in range(len(self.forwards) + 1))
+        return next(found for found in each if found)
 
     def schedule(self, policy: Policy, front: int) -> GapSchedule | None:
         """The schedule with so many forwards in front; None where others would be late."""
@@ -74,7 +74,14 @@ class GapStream:
             beside.append((one, tuple(starts)))
             for stage, end in zip(one.route, self.ends(starts, one), strict=True):
                 free[stage] = end
+        if beside and beside[-1][0].phase == "B" and self.hides_more_behind(*beside[-1], backwards):
+            backwards.insert(0, beside.pop()[0])
         return GapSchedule(tuple(self.forwards[:front]), tuple(beside), tuple(backwards))
+
+    def hides_more_behind(self, last: EncoderPass, starts: Sequence[int], behind: Sequence[EncoderPass]) -> bool:
+        """Whether what the LLM exchanges once a step leaves more room for the last backward than the slots do."""
+        room = self.once - sum(each.computed for each in behind)
+        return bool(self.before[-1] - self.before[starts[-1]] < min(last.computed, room))
 
     def starts(self, one: EncoderPass, free: Sequence[int]) -> Starts:
         """Where a pass begins at the earliest."""
