@@ -13,6 +13,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -224,4 +225,4 @@ def digest(path: str | Path) -> str:
 
 def json_text(value: Any) -> str:
     """One JSON object, keys in their given order."""
-    return printable_json(json.dumps(to_plain_data(value), indent=2, ensure_ascii=False))
+    return printable_json(json.dumps(to_plain_data(value), indent=2, ensure_ascii=False, default=asdict))

@@ -2,6 +2,7 @@
 that a screen prints goes back in and gives the same.
 """
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -195,6 +196,8 @@ def test_packs_are_made_again_for_another_budget(tmp_path):
     assert answer.after is not None and answer.after.value == score(wanted).step_seconds
     assert answer.before.packs and answer.after.packs
     assert answer.after.packs.micro_batches < answer.before.packs.micro_batches
+    written = json.loads(pipeline.files.json_text({"packs": answer.before.packs}))["packs"]
+    assert written["micro_batches"] == answer.before.packs.micro_batches and len(written["modules"]) == 2
 
 
 SUMMARY = "this file as a strategy, for the test below: the LLM's tp as fixed, else the quicker of 1 and 2"
