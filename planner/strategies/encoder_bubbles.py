@@ -30,6 +30,7 @@ from planner.scoring import TriedPlan, over_joint_space, with_score
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
 from planner.strategies.bubbles import (
+    POLICIES,
     GapProblem,
     GapSchedule,
     GapStream,
@@ -96,7 +97,7 @@ def plan(inputs: Inputs, base: Plan | None) -> Plan:
             tried += len(found)
             quickest = min(found, key=lambda one: one.seconds)
             best, of = (quickest, draft) if quickest.seconds < best.seconds else (best, of)
-    best = min((best, *held_shorter(of)), key=lambda one: one.seconds)
+    best = min((best, *varied(of)), key=lambda one: one.seconds)
     effort = f"{base.outcome.effort}; {len(drafts)} colocated, {tried} placements simulated: {best.order}"
     chosen = as_before(base, f"of {tried} placements in gaps, none is quicker than encoders where they are")
     if best.plan is not base:
@@ -148,9 +149,14 @@ def placements(draft: Colocated) -> Iterator[Tried]:
         yield from in_order(draft, order, found)
 
 
-def held_shorter(draft: Colocated) -> Iterator[Tried]:
-    """The same with forwards as late as can be, whose outputs are held for as short as can be."""
-    yield from in_order(draft, "late", GapStream(draft.problem).with_fewest_in_front("late"))
+def varied(draft: Colocated) -> Iterator[Tried]:
+    """The same with forwards as late as can be, whose outputs are held for as short as can be; and with the last
+    backward behind.
+    """
+    stream = GapStream(draft.problem)
+    late, early = (stream.with_fewest_in_front(policy) for policy in POLICIES[::-1])
+    for order, found in {"late": late, "early, last behind": early.with_last_behind}.items():
+        yield from in_order(draft, order, found)
 
 
 def in_order(draft: Colocated, order: str, found: GapSchedule) -> Iterator[Tried]:

@@ -7,10 +7,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.strategies.bubbles import GapProblem, GapSchedule, GapStream
+from planner.strategies.bubbles import POLICIES, GapProblem, GapSchedule, GapStream
 from planner.strategies.bubbles.encoder_passes import EncoderPass, Slot
-
-POLICIES = ("early", "late")
 
 
 def drawn(random: Random, most: int = 4, slots: int = 12) -> GapProblem:
@@ -64,7 +62,8 @@ def best_of_all(problem: GapProblem) -> tuple[int, float]:
 
 def schedules(problem: GapProblem) -> list[GapSchedule]:
     stream = GapStream(problem)
-    return [stream.colocated, *map(stream.with_fewest_in_front, POLICIES)]
+    found = [*map(stream.with_fewest_in_front, POLICIES)]
+    return [stream.colocated, *found, *(each.with_last_behind for each in found)]
 
 
 def on_one_stage(found: GapSchedule) -> tuple[tuple[EncoderPass, int], ...]:

@@ -47,14 +47,16 @@ def in_stages(inputs: Inputs, name: str, layouts: Mapping[str, Layout], stages: 
 
 
 def numbers_of_passes(inputs: Inputs, layouts: dict[str, Layout], count: int) -> list[int]:
-    """Into how many passes of an encoder the LLM's `count` micro-batches may go: powers of two, of which each replica
-    has an item in each, and as many as keep the bubble of an encoder's own pipeline below a fourth.
+    """Into how many passes of an encoder the LLM's `count` micro-batches may go: evenly, with as many items of each
+    replica in each, else in powers of two, none of them without an item; as many as keep the bubble of an encoder's own
+    pipeline below a fourth.
     """
     if packs_samples(inputs):  # a pass has what its own packs read
         return [count]
     streams = inputs.batches[0].streams
-    of_replica = (len(items) // (layouts[name].dp * layouts[name].replica) for name, items in streams.items())
+    of_replica = [len(items) // (layouts[name].dp * layouts[name].replica) for name, items in streams.items()]
     most = max(1, min(MOST_PASSES, count, *of_replica))
-    fewest = max(4 * (layouts[name].pp - 1) for name in streams)
-    powers = [1 << power for power in range(most.bit_length())]
-    return [passes for passes in powers if passes >= fewest] or powers[-1:]
+    fewest = min(most, max(4 * (layouts[name].pp - 1) for name in streams))
+    even = [each for each in range(2, most + 1) if not any(number % each for number in (count, *of_replica))]
+    able = [1, *(even or (1 << power for power in range(1, most.bit_length())))]
+    return [each for each in able if each >= fewest] or able[-1:]

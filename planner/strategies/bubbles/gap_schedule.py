@@ -3,7 +3,7 @@ slot in front of which it begins until the slots since then have exchanged for a
 
 A pass goes through the stages of its encoder, whose streams are apart. Forwards are due when the LLM reads, backwards
 are there when it has returned gradients. Those forwards that cannot be done in time run in front of everything;
-backwards for which no slot is left, or less than there is behind, behind.
+backwards for which no slot is left, behind.
 """
 
 from collections.abc import Sequence
@@ -16,6 +16,7 @@ from planner.strategies.bubbles.encoder_passes import EncoderPass, GapProblem
 # early: forwards as soon as the stream is free. late: backwards first, and forwards when they have to; their outputs
 # and what they keep are held for as short as can be.
 Policy = Literal["early", "late"]
+POLICIES: tuple[Policy, ...] = ("early", "late")
 Starts = list[int]  # slots in front of which a pass begins, stage by stage in the order in which it goes through them
 
 
@@ -26,12 +27,19 @@ class GapSchedule(NamedTuple):
     beside: tuple[tuple[EncoderPass, tuple[int, ...]], ...]
     behind: tuple[EncoderPass, ...]
 
+    @property
+    def with_last_behind(self) -> "GapSchedule":
+        """The same with the last backward beside others behind, where exchanges once a step may leave it more room."""
+        if not self.beside or self.beside[-1][0].phase != "B":
+            return self
+        return GapSchedule(self.front, self.beside[:-1], (self.beside[-1][0], *self.behind))
+
 
 class GapStream:
     """Schedules of the passes of a problem."""
 
     def __init__(self, problem: GapProblem) -> None:
-        self.slots, self.once = len(problem.slots), problem.once
+        self.slots = len(problem.slots)
         self.forwards = [each for each in problem.passes if each.phase == "F"]
         self.backwards = [each for each in problem.passes if each.phase == "B"]
         self.stages = max((each.stages for each in problem.passes), default=1)
@@ -74,14 +82,7 @@ class GapStream:
             beside.append((one, tuple(starts)))
             for stage, end in zip(one.route, self.ends(starts, one), strict=True):
                 free[stage] = end
-        if beside and beside[-1][0].phase == "B" and self.hides_more_behind(*beside[-1], backwards):
-            backwards.insert(0, beside.pop()[0])
         return GapSchedule(tuple(self.forwards[:front]), tuple(beside), tuple(backwards))
-
-    def hides_more_behind(self, last: EncoderPass, starts: Sequence[int], behind: Sequence[EncoderPass]) -> bool:
-        """Whether what the LLM exchanges once a step leaves more room for the last backward than the slots do."""
-        room = self.once - sum(each.computed for each in behind)
-        return bool(self.before[-1] - self.before[starts[-1]] < min(last.computed, room))
 
     def starts(self, one: EncoderPass, free: Sequence[int]) -> Starts:
         """Where a pass begins at the earliest."""
