@@ -123,8 +123,8 @@ def test_a_search_finds_the_same_of_replicas_once_or_each(plan):
 @examples(60)
 @given(any_placed_replicas())
 def test_a_placement_without_a_group_is_one_of_each_group(plan):
-    """Every rank has the same tasks in the same order, of which the same run beside others; but where idle ranks join an
-    encoder's micro-batches, which no group names.
+    """Every rank has the same tasks in the same order, of which the same run beside others; but where idle ranks join
+    an encoder's micro-batches, which no group names.
     """
     assume(plan.layouts["vit"].zero != 3)
     (step,) = plan.steps
