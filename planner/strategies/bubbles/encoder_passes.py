@@ -66,8 +66,7 @@ def gap_problem(plan: Plan, module: str, pricing: Pricing) -> GapProblem:
     costs = pricing.with_concurrency(tasks).each_alone(tasks)
     slowest: dict[tuple[str, Phase, int], Cost] = {}
     slots, once, rank = list[Slot](), 0.0, plan.layouts[module].ranks[0]
-    whole = layout_stages(plan.uses.models[module], plan.layouts[module])
-    stages = {layers: number for number, layers in enumerate(whole)}
+    stages = {of: number for number, of in enumerate(layout_stages(plan.uses.models[module], plan.layouts[module]))}
     for (kind, work), cost in zip(tasks.kinds_and_works(range(len(tasks))), costs, strict=True):
         own = kind.module == module and rank in kind.ranks
         if work.micro_batch is None:
