@@ -54,6 +54,8 @@ CASES = {
     "cells": "benchmarks.cells",
     "packing": "benchmarks.packing",
     "placer": "benchmarks.placer",
+    "public-bills": "benchmarks.public_bills",
+    "pools": "benchmarks.pools",
 }
 
 

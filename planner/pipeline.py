@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from planner import files, online
+from planner import files, online, pools
 from planner import why as reasons
 from planner.callbacks import OnProgress, silent
 from planner.check import (
@@ -24,6 +24,7 @@ from planner.check import (
     compare,
     update_folder,
 )
+from planner.errors import InputError
 from planner.ledger import ComparedRun, compare_run
 from planner.plan.legal.plan_laws import require_legal
 from planner.plan.plan_file import Plan
@@ -36,6 +37,7 @@ from planner.solve_job import (
     per_batch_inputs,
     read_job,
     require_launchable_plan,
+    require_objective,
     solve_job,
     static_inputs,
     with_asked,
@@ -57,12 +59,31 @@ def solve(job: str, options: JobOptions = DEFAULTS, on_batch: OnProgress = silen
 
 
 def decide(inputs: Inputs, on_batch: OnProgress = silent) -> SolvedJob:
-    """The plan of a job that is read already. Raises InputError and Infeasible."""
+    """The plan of a job that is read already: of a run, on the best choice. Raises InputError and Infeasible."""
+    if inputs.job.run:
+        return chosen_of(inputs, on_batch).solved
     with answer_for(inputs):
         solved = solve_job(inputs, on_batch)
     plan = online.with_group_catalogue(solved.plan, inputs) if inputs.job.per_batch else solved.plan
     require_legal(plan, inputs.job.name)
     return SolvedJob(with_bound_digest(with_asked(plan, inputs.job)), solved.step_seconds)
+
+
+def choose(job: str, options: JobOptions = DEFAULTS, on_offer: OnProgress = silent) -> pools.PoolAnswer:
+    """Which GPUs of a pool a run gets, how many and for how much, and the front of time and money.
+
+    Raises InputError and Infeasible.
+    """
+    inputs = read_job(job, options)
+    if not inputs.job.run:
+        raise InputError("the job is of one step", where=str(inputs.file), fix="run: {tokens: 1e12}")
+    return chosen_of(inputs, on_offer, whole_front=True)
+
+
+def chosen_of(inputs: Inputs, on_offer: OnProgress, whole_front: bool = False) -> pools.PoolAnswer:
+    """The same of a job that is read already, as far as its plan needs it."""
+    require_objective(inputs)
+    return pools.choose(inputs, decide, on_offer, whole_front)
 
 
 def plan_of(inputs: Inputs) -> Plan:

@@ -19,7 +19,7 @@ from planner.plan.launchable.launch_refusals import require_launchable, unlaunch
 from planner.plan.plan_file import Alternative, Asked, Decision, Plan
 from planner.scoring import answer_about, restate_in_objective
 from planner.specs.base import with_fields
-from planner.specs.inputs import Inputs, JobOptions, load_job
+from planner.specs.inputs import Inputs, JobOptions, load_job, require_chosen
 from planner.specs.job import BY_HAND, Job
 from planner.specs.workload.length_sources import SampleMix
 from planner.strategies import (
@@ -81,9 +81,10 @@ def solve_job(inputs: Inputs, on_batch: OnProgress) -> SolvedJob:
     require_possible(inputs)
     require_no_packs(inputs)
     if inputs.job.strategy == BEST:
-        strategies = {name: partial(solve_with, name, on_batch=on_batch) for name in STRATEGIES}
+        known = KnownPlans()
+        strategies = {name: partial(solve_with, name, on_batch=on_batch, known=known) for name in STRATEGIES}
         return best_of_candidates(inputs, strategies, STRATEGIES)
-    solved = solve_by_strategy(inputs, on_batch)
+    solved = solve_by_strategy(inputs, on_batch, KnownPlans())
     require_launchable_plan(solved.plan)
     return solved
 
@@ -111,9 +112,33 @@ def require_launchable_plan(plan: Plan) -> None:
         raise error
 
 
-def solve_with(name: str, inputs: Inputs, on_batch: OnProgress) -> SolvedJob:
-    """The plan that a strategy of the table gives, whichever the job names. Raises InputError and Infeasible."""
-    return solve_by_strategy(replace(inputs, job=with_fields(inputs.job, strategy=name)), on_batch)
+class KnownPlans:
+    """Plans of searches that others start from, by strategy: of those that are tried one after another, what refines
+    one does not search again.
+    """
+
+    def __init__(self) -> None:
+        self.found: dict[str, tuple[Inputs, Plan]] = {}
+
+    def plan(self, inputs: Inputs, base: Plan | None) -> Plan:
+        """The plan of one batch by the job's own strategy, from the plan that it starts from. Raises Infeasible."""
+        name = inputs.job.strategy
+        if base is None and name in self.found:
+            of, plan = self.found[name]
+            if (of.job, of.batches) == (inputs.job, inputs.batches):
+                return plan
+        found = strategy_called(name).plan(inputs, base)
+        if base is None:
+            self.found[name] = inputs, found
+        return found
+
+
+def solve_with(name: str, inputs: Inputs, on_batch: OnProgress, known: KnownPlans | None = None) -> SolvedJob:
+    """The plan that a strategy of the table gives, whichever the job names; `known`: what others found for this job.
+    Raises InputError and Infeasible.
+    """
+    named = replace(inputs, job=with_fields(inputs.job, strategy=name))
+    return solve_by_strategy(named, on_batch, known or KnownPlans())
 
 
 def require_possible(inputs: Inputs) -> None:
@@ -144,13 +169,13 @@ def require_objective(inputs: Inputs) -> None:
         raise InputError(error.message, where=where, fix=error.fix) from error
 
 
-def solve_by_strategy(inputs: Inputs, on_batch: OnProgress) -> SolvedJob:
+def solve_by_strategy(inputs: Inputs, on_batch: OnProgress, known: KnownPlans) -> SolvedJob:
     """Solves the job batch by batch with its own strategy. Raises Infeasible; where experts are whole on each of its
     ranks, it names the strategy that shards them.
     """
     require_supported(inputs)
     try:
-        return solve_each(inputs, refined_plan, on_batch)
+        return solve_each(inputs, partial(refined_plan, known=known), on_batch)
     except Infeasible as error:
         search, sharded = able_strategy(inputs, "layouts"), decides_layouts(inputs.job.strategy)
         if inputs.spec.routed_experts is None or sharded or not search:
@@ -174,10 +199,11 @@ def able_strategy(inputs: Inputs, decision: Decision | None = None) -> str:
     return next((name for name in able if not unsupported(name, inputs)), "")
 
 
-def refined_plan(inputs: Inputs) -> Plan:
+def refined_plan(inputs: Inputs, known: KnownPlans) -> Plan:
     """The plan of one batch by the job's own strategy."""
-    plan = strategy_called(inputs.job.strategy).plan(inputs, base_plan(inputs))
-    return with_fields(plan, alternatives=(*plan.alternatives, *unrefined_alternative(inputs, plan)))
+    base = base_plan(inputs, known)
+    plan = known.plan(inputs, base)
+    return with_fields(plan, alternatives=(*plan.alternatives, *unrefined_alternative(inputs, plan, known)))
 
 
 def solve_each(inputs: Inputs, plan_of_batch: Callable[[Inputs], Plan], on_batch: OnProgress) -> SolvedJob:
@@ -222,7 +248,7 @@ def base_inputs_of(inputs: Inputs) -> Inputs:
     return replace(base, job=with_fields(base.job, strategy=base_of(inputs)))
 
 
-def base_plan(inputs: Inputs) -> Plan | None:
+def base_plan(inputs: Inputs, known: KnownPlans) -> Plan | None:
     """The plan that the job's strategy refines, recorded under the job's strategy name; None where it refines none.
 
     Raises Infeasible.
@@ -230,25 +256,22 @@ def base_plan(inputs: Inputs) -> Plan | None:
     if not base_of(inputs):
         return None
     refined_inputs = base_inputs_of(inputs)
-    base = strategy_called(refined_inputs.job.strategy).plan(refined_inputs, base_plan(refined_inputs))
+    base = known.plan(refined_inputs, base_plan(refined_inputs, known))
     own = inputs.job.strategy
     decided = base.made.decided | decided_by(own, len(inputs.model.modules))
     return with_fields(base, made=with_fields(base.made, strategy=own, decided=decided))
 
 
-def unrefined_alternative(inputs: Inputs, chosen: Plan) -> tuple[Alternative, ...]:
+def unrefined_alternative(inputs: Inputs, chosen: Plan, known: KnownPlans) -> tuple[Alternative, ...]:
     """What the refined strategy gives by itself, as an alternative: its plan may be one that the refinement cannot
     start from.
     """
     name = base_of(inputs)
-    if not name:
-        return ()
-    base = strategy_called(name)
     base_inputs = replace(inputs, job=with_fields(inputs.job, strategy=name))
-    if unsupported(name, base_inputs):
+    if not name or unsupported(name, base_inputs):
         return ()
     try:
-        plan = base.plan(base_inputs, base_plan(base_inputs))
+        plan = known.plan(base_inputs, base_plan(base_inputs, known))
     except Infeasible:
         return ()
     slowdown = plan.outcome.value / chosen.outcome.value - 1.0
@@ -268,6 +291,7 @@ def unrefined_alternative(inputs: Inputs, chosen: Plan) -> tuple[Alternative, ..
 def static_inputs(job: str, options: JobOptions) -> Inputs:
     """The inputs of a job that static layouts can be of, one for each of its modules. Raises InputError."""
     inputs = read_job(job, options)
+    require_chosen(inputs)
     require_objective(inputs)
     of_several = len(inputs.model.modules) > 1
     search = strategy_deciding("layouts", len(inputs.model.modules))
@@ -281,6 +305,7 @@ def static_inputs(job: str, options: JobOptions) -> Inputs:
 def per_batch_inputs(job: str, options: JobOptions) -> Inputs:
     """The inputs of a job whose strategy decides each batch by itself. Raises InputError."""
     inputs = read_job(job, options)
+    require_chosen(inputs)
     if inputs.job.strategy == BY_HAND:
         raise InputError(
             "the job fixes the layout of every module", where=f"{job} (fix.layouts)", fix="leave --static out"
@@ -296,6 +321,7 @@ def inputs_of_mixes(job: str, options: JobOptions) -> Inputs:
     Raises InputError.
     """
     inputs = read_job(job, replace(options, mix=None, lengths=None))
+    require_chosen(inputs)
     path, lengths = inputs.sources["job"], inputs.job.workload.lengths
     if options.lengths or not isinstance(lengths, SampleMix):
         where = "--lengths" if options.lengths else files.place(path, "workload", "lengths")

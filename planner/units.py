@@ -54,6 +54,24 @@ def byte_size(count_bytes: float) -> str:
     return f"{count_bytes:.0f} B"
 
 
+SCALES = {"": 1.0, "k": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
+
+
+def scaled(number: float) -> str:
+    """A number in its largest unit: `15.6T`, `300B`."""
+    unit = max((each for each, size in SCALES.items() if number >= size), key=SCALES.__getitem__, default="")
+    return f"{number / SCALES[unit]:.4g}{unit}"
+
+
+def parse_scaled(text: str) -> float:
+    """A positive number of a text: `1T`, `2e6`, `2,000,000` or `$2M`. Raises ValueError: `what is wrong | the fix`."""
+    plain = text.strip().removeprefix("$").replace(",", "").replace("_", "")
+    match = re.fullmatch(r"(\d{1,18}(?:\.\d{0,18})?(?:[eE][+]?\d{1,2})?) ?([kKmMbBgGtT]?)", plain, re.ASCII)
+    if not match or not float(match[1]):
+        raise ValueError(f"`{text[:40]}` is no positive number | such as 2e6, 2M or 1T")
+    return float(match[1]) * {unit.lower(): size for unit, size in SCALES.items()}[match[2].lower().replace("g", "b")]
+
+
 def percent(share: float) -> str:
     """A share from 0 to 1 as text: `3.5 %`."""
     return f"{share * 100:.1f} %"

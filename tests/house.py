@@ -16,7 +16,7 @@ FLOORS = (
     ("workflows",),
     ("pipeline",),
     ("report",),
-    ("check", "export", "ledger", "online", "why"),
+    ("check", "export", "ledger", "online", "pools", "why"),
     ("solve_job",),
     ("profiling", "runtime", "calibrate"),
     ("launch",),

@@ -3,7 +3,13 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+
+from planner.errors import Infeasible
+from planner.layouts import LayoutProblem, fixed_fields, layout_at, layouts_of, screen, with_searched_parts
+from planner.scoring import with_score
 from planner.specs.inputs import Inputs, JobOptions, load_job
+from planner.strategies.one_module.simulated_layouts import simulate_layout
 
 CLUSTER = """\
 format: planner.cluster/1
@@ -59,3 +65,18 @@ def small_cluster(folder: Path, kind: str, count: int, per_node: int = 8) -> str
         text = "\n".join(text.splitlines()[:-1]) + "\n"
     path.write_text(text)
     return str(path)
+
+
+def best_simulated(inputs: Inputs, problem: LayoutProblem) -> float:
+    """The least simulated seconds of any layout of the space whose plan fits."""
+    found = layouts_of(problem, fixed_fields(inputs))
+    screened, best = with_searched_parts(problem, screen(problem, found)), np.inf
+    for place in range(len(screened.seconds)):
+        tried = simulate_layout(inputs, layout_at(problem.trained, screened.layouts, place))
+        if tried.seconds < best:
+            try:
+                with_score(tried.plan, "")
+            except Infeasible:
+                continue
+            best = tried.seconds
+    return best

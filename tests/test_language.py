@@ -27,6 +27,7 @@ TABLES = (
     "cli/views/plain_table.py",
     "cli/views/beside_plan.py",
     "cli/views/plan_tables.py",
+    "cli/views/pool_tables.py",
     "cli/views/prediction_tables.py",
     "cli/views/profile_tables.py",
     "cli/views/replay_tables.py",

@@ -5,7 +5,7 @@ compute, network and memory cost, and the closed form of a static step.
 """
 
 from planner.costs.compute.expert_load import expert_load
-from planner.costs.cost_lines import Cost, CostLine, WindowTerm, least_trusted, smooth_max
+from planner.costs.cost_lines import NO_COST, Cost, CostLine, WindowTerm, least_trusted, smooth_max, total_cost
 from planner.costs.distinct_columns import columns_where, distinct_values, joined_by_kind, joined_columns, layout_count
 from planner.costs.feature_reads import feature_gb_per_s
 from planner.costs.layer_savings import (
@@ -49,6 +49,7 @@ from planner.costs.price_table import price_table, with_overlap
 from planner.costs.pricing import Pricing, StepPrices, pricing_of
 from planner.costs.rate_lines import head_line, layers_line
 from planner.costs.shared_prices import SendRoute, SharedPrices
+from planner.costs.side_by_side import SideBySide
 from planner.costs.step.expert_ratio import expert_ratio, published_ratio
 from planner.costs.tower_exchange import TowerExchange, on_replicas, replica_ranks
 from planner.costs.tower_seconds import TowerSeconds
@@ -59,6 +60,7 @@ __all__ = [
     "DISPATCHES",
     "KERNELS_AS",
     "NON_NUMERIC_FIELDS",
+    "NO_COST",
     "OBJECTIVES",
     "ONE_SEQUENCE",
     "SINGLE_RANK_NETWORK",
@@ -83,6 +85,7 @@ __all__ = [
     "RankPool",
     "SendRoute",
     "SharedPrices",
+    "SideBySide",
     "StepPrices",
     "StepWork",
     "TowerExchange",
@@ -129,6 +132,7 @@ __all__ = [
     "smooth_max",
     "split_degree",
     "stack_columns",
+    "total_cost",
     "usd_per_hour",
     "with_overlap",
 ]

@@ -12,9 +12,10 @@ from typing import NamedTuple
 from planner.errors import InputError
 from planner.specs.hardware.cluster import Cluster
 from planner.specs.hardware.profile import Device
+from planner.specs.job import USUAL_OBJECTIVE
 from planner.units import duration
 
-STEP_SECONDS = "step_seconds"  # in which strategies state outcomes
+STEP_SECONDS = USUAL_OBJECTIVE
 HOUR = 3600.0  # seconds
 
 

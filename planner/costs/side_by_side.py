@@ -18,6 +18,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,41 +53,50 @@ class SideBySide:
 
     def waits_for_exchanges(self) -> Iterator[tuple[int, float]]:
         """Yield exchanges once a step, and the passes beside them, with the seconds that each takes longer."""
-        once = self.tasks.where(lambda kind: kind.phase in ("sync", "gather"))
-        for at in once[self.tasks.micro_batch[once] < 0].tolist():
+        for at in self.once:
             kind, longer = self.kind(at), dict[int, float]()
-            ranks = self.alike.among(kind.ranks) if self.seconds[at] else ()
-            for beside in (self.beside_exchange(at, rank, kind.module) for rank in ranks):
-                whole = float(self.seconds[beside].sum())
-                part = min(1.0, self.seconds[at] / whole) if whole else 0.0
-                share = np.where(self.placed[beside], self.waited, self.unplaced)
-                waits = part * share * self.seconds[beside]
+            for rank in self.alike.among(kind.ranks) if self.seconds[at] else ():
+                beside, together = self.beside_exchange(at, rank, kind.module)
+                waits = self.waited_beside(beside) * together
                 for place, seconds in (*zip(beside.tolist(), waits.tolist(), strict=True), (at, float(waits.sum()))):
                     longer[place] = max(seconds, longer.get(place, 0.0))
             yield from longer.items()
 
-    def beside_exchange(self, at: int, rank: int, module: str) -> IntArray:
-        """The passes that a rank has of other modules between its own module's work around an exchange."""
-        own = self.computed(rank, module)
-        before, behind = own[own < at], own[own > at]
-        begin = before[-1] if len(before) else -1
-        end = behind[0] if len(behind) else len(self.costs)
-        return self.between(rank, module, begin, end)
+    def beside_exchange(self, at: int, rank: int, module: str) -> tuple[IntArray, Floats]:
+        """The passes that a rank has of other modules between its module's work on all ranks of an exchange and its own
+        behind that, and the seconds of each that the exchange lasts.
+        """
+        begin = max(self.last_before(at, each, module) for each in self.alike.among(self.kind(at).ranks))
+        behind = self.computed(rank, module)
+        end = next(iter(behind[behind > at]), len(self.costs))
+        beside = self.between(rank, module, begin, end)
+        whole = float(self.seconds[beside].sum())
+        return beside, (min(1.0, self.seconds[at] / whole) if whole else 0.0) * self.seconds[beside]
+
+    def waited_beside(self, passes: IntArray) -> Floats:
+        """Of passes beside an exchange once a step, the share of the shorter that is waited for."""
+        return np.where(self.placed[passes], self.waited, self.unplaced)
 
     def hidden_in_gaps(self) -> Iterator[tuple[int, float]]:
         """Yield passes that are placed beside others, with the seconds that each takes less, below 0."""
         found: dict[int, float] = {}
         for rank in self.alike.among({rank for kind in self.tasks.kinds if kind.beside for rank in kind.ranks}):
-            passes = self.of_rank[rank]
-            own = passes[self.placed[passes]]
-            for at, following in zip(own.tolist(), [*own[1:].tolist(), len(self.costs)], strict=True):
-                beside = self.between(rank, self.kind(at).module, at, min(following, int(self.needed[at])))
-                exchanged = float(self.exchanged[beside].sum())
-                computed = float(self.seconds[beside].sum()) - exchanged
-                cost = self.costs[at]
-                hidden = min(exchanged, cost.value - cost.comm) + min(cost.comm, computed)
-                found[at] = min(hidden, found.get(at, hidden))
+            for at, computed, exchanged in self.beside_passes(rank):
+                found[at] = min(computed + exchanged, found.get(at, computed + exchanged))
         yield from ((at, -(1.0 - self.waited) * hidden) for at, hidden in found.items())
+
+    def beside_passes(self, rank: int) -> Iterator[tuple[int, float, float]]:
+        """Yield the passes of a rank that are placed beside others, with the seconds in which each computes while these
+        exchange, and exchanges while these compute.
+        """
+        passes = self.of_rank[rank]
+        own = passes[self.placed[passes]]
+        for at, following in pairwise([*own.tolist(), len(self.costs)]):
+            beside = self.between(rank, self.kind(at).module, at, min(following, int(self.needed[at])))
+            exchanged = float(self.exchanged[beside].sum())
+            computed = float(self.seconds[beside].sum()) - exchanged
+            cost = self.costs[at]
+            yield at, min(exchanged, cost.value - cost.comm), min(cost.comm, computed)
 
     def between(self, rank: int, module: str, begin: int, end: int) -> IntArray:
         """The passes of other modules that a rank has between two places."""
@@ -95,15 +105,34 @@ class SideBySide:
         others: IntArray = inside[self.modules[self.tasks.kind[inside]] != module]
         return others
 
+    def last_before(self, at: int, rank: int, module: str) -> int:
+        """The place of a module's last pass or update on a rank before another place; −1: it has none."""
+        own = self.computed(rank, module)
+        return int(own[own < at].max(initial=-1))
+
     def computed(self, rank: int, module: str) -> IntArray:
-        """The passes and updates of a module on a rank."""
-        mine = np.array([k.module == module and k.stream == "compute" and rank in k.ranks for k in self.tasks.kinds])
-        return np.flatnonzero(mine[self.tasks.kind])
+        """The places of a module's passes and updates on a rank."""
+        if (rank, module) not in self.found:
+            kinds = (k.module == module and k.stream == "compute" and rank in k.ranks for k in self.tasks.kinds)
+            self.found[rank, module] = np.flatnonzero(np.array([*kinds])[self.tasks.kind])
+        return self.found[rank, module]
 
     def kind(self, at: int) -> Task:
         """The kind of a task."""
         kind: Task = self.tasks.kinds[self.tasks.kind[at]]
         return kind
+
+    @cached_property
+    def found(self) -> dict[tuple[int, str], IntArray]:
+        """What `computed` found."""
+        return {}
+
+    @cached_property
+    def once(self) -> list[int]:
+        """The places of exchanges once a step."""
+        exchanges = self.tasks.where(lambda kind: kind.phase in ("sync", "gather"))
+        found: list[int] = exchanges[self.tasks.micro_batch[exchanges] < 0].tolist()
+        return found
 
     @cached_property
     def seconds(self) -> Floats:

@@ -4,6 +4,7 @@ from planner.layouts.bounds.divided_layouts import DividedLayout, divided_layout
 from planner.layouts.bounds.joint_bound import joint_bound
 from planner.layouts.bounds.space_bound import LayoutBounds, layout_bounds, space_bound
 from planner.layouts.bounds.split_bound import divisions_near, least_divided
+from planner.layouts.bounds.work_bound import may_be_below, work_bound
 from planner.layouts.screening.cells import quickest_cell
 from planner.layouts.screening.layout_screening import (
     Floats,
@@ -75,6 +76,7 @@ __all__ = [
     "layout_problem",
     "layouts_of",
     "least_divided",
+    "may_be_below",
     "most_conventional",
     "priced_problem",
     "quickest_cell",
@@ -92,4 +94,5 @@ __all__ = [
     "with_joint_fields",
     "with_searched_parts",
     "with_usual_solutions",
+    "work_bound",
 ]

@@ -37,7 +37,9 @@ def inputs_of_plan(plan: Plan, base: Path, job: str | None = None) -> Inputs:
             raise InputError(
                 f"the {role} changed since the plan was made", where=str(path_now), fix=f"planner solve {path} again"
             )
-    return load_job(str(path.absolute()), options)
+    inputs = load_job(str(path.absolute()), options)
+    own = (each.inputs for each in inputs.offers if each.inputs.cluster == plan.uses.cluster)
+    return next(own, inputs)  # of a pool what was chosen
 
 
 def inputs_beside_run(plan: Plan, base: Path, job: str | None = None) -> Inputs:

@@ -6,6 +6,7 @@ from typing import Any
 
 from planner.plan.mesh.even_stages import has_even_stages
 from planner.plan.plan_file import Alternative, ExpertLayout, Layout, Plan, assignments
+from planner.plan.task import PASS_PHASES
 from planner.specs.base import Indices, Ranks, with_fields
 from planner.specs.layers import Module
 from planner.specs.parallelism import DEFAULT_RANK_ORDER, MESH_DIMS, Parallelism, decided_fields
@@ -128,6 +129,16 @@ def moments_text(layout: Layout) -> Iterator[str]:
         yield f"{plural(layout.ahead, 'micro-batch')} ahead"
     if layout.features != "computed":
         yield f"computed once, then read from the {layout.features}"
+
+
+def filled_gaps_text(plan: Plan) -> str:
+    """Return which passes placements put into gaps, if any: `2 vit.F beside passes of llm, 1 vit.B beside llm.sync`."""
+    placed = [(one.moved, one.anchor) for step in plan.steps for one in step.placements if one.fills]
+    names = Counter(
+        (f"{moved.module}.{moved.phase}", f"passes of {anchor.module}" if anchor.phase in PASS_PHASES else str(anchor))
+        for moved, anchor in placed
+    )
+    return ", ".join(f"{count} {name} beside {anchor}" for (name, anchor), count in names.items())
 
 
 def reorders_ranks(layout: Parallelism) -> bool:

@@ -11,6 +11,7 @@ from planner.specs.cluster_jobs.actions_file import ActionsFile
 from planner.specs.framework.software import Software
 from planner.specs.hardware.cluster import Cluster
 from planner.specs.hardware.node_cluster import NodeCluster
+from planner.specs.hardware.pool import Pool
 from planner.specs.hardware.profile import Profile
 from planner.specs.job import Job
 from planner.specs.model import Model
@@ -19,7 +20,7 @@ from planner.specs.tables import TableFile
 FORMATS: dict[str, tuple[type, ...]] = {  # and the forms of each
     "job": (Job,),
     "model": (Model,),
-    "cluster": (Cluster, NodeCluster),
+    "cluster": (Cluster, NodeCluster, Pool),
     "profile": (Profile,),
     "software": (Software,),
     "plan": (Plan,),

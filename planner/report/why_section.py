@@ -53,7 +53,7 @@ def parts_section(plan: Plan, scores: Sequence[Score]) -> Markup:
     parts = table(("of the mean rank", ">seconds", ">of the step"), rows, f"Simulated{mean}")
     first = of_steps[0]
     if isinstance(first, ModuleFacts):
-        rest: Content = [loads_table(first, ", step 0" if len(of_steps) > 1 else ""), *batch_sentences(plan)]
+        rest: Content = [loads_table(first, ", step 0" if len(of_steps) > 1 else ""), *batch_sentences(plan, first)]
     else:
         rest = capacity_sentence([facts for facts in of_steps if isinstance(facts, GroupFacts)])
     return join(tag("h3", "Parts of the step"), parts, rest)
@@ -80,10 +80,12 @@ def loads_table(facts: ModuleFacts, which: str) -> Markup:
     return table(heads, rows, f"Passes by module{which}, simulated")
 
 
-def batch_sentences(plan: Plan) -> list[Markup]:
-    """How full packs are, and what of the batch is not in the plan."""
+def batch_sentences(plan: Plan, facts: ModuleFacts) -> list[Markup]:
+    """How full packs are, how gaps are filled, and what of the batch is not in the plan."""
     packs = pack_fill(plan)
     told = [f"Packs: {pack_text(packs)}."] if packs else []
+    if facts.gaps and facts.gaps.hidden:
+        told.append(f"Gaps: {facts.gaps.text}.")
     return [tag("p", keep_units(text)) for text in (*told, *(f"{left_out}." for left_out in left_out_texts(plan)))]
 
 

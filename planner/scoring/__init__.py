@@ -6,6 +6,7 @@ from planner.scoring.bounds.plan_space import least_work, plan_space_seconds
 from planner.scoring.bounds.step_bounds import BOUNDS, SPACE, bounds_same_work
 from planner.scoring.expected_seconds import least_expected, passed_over, plan_doubt
 from planner.scoring.expert_answer import ExpertAnswer, expert_answers
+from planner.scoring.gap_use import GapUse, gap_use
 from planner.scoring.host_memory import HostMemory
 from planner.scoring.nearest_run import described_run, interval_spread, nearest_run, nearest_text, nearest_to
 from planner.scoring.objective_value import (
@@ -69,6 +70,7 @@ __all__ = [
     "SETTLING_STEPS",
     "SPACE",
     "ExpertAnswer",
+    "GapUse",
     "HostMemory",
     "PlanAnswer",
     "PlanMemory",
@@ -87,6 +89,7 @@ __all__ = [
     "false_statements",
     "fullest_host",
     "fullest_score",
+    "gap_use",
     "in_memory",
     "interval_spread",
     "least_expected",

@@ -5,11 +5,12 @@ warning of one line each, and no error.
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
+from typing import Any, NamedTuple
 
 from planner import files
 from planner.errors import InputError
@@ -21,8 +22,9 @@ from planner.specs.framework.software import Framework
 from planner.specs.framework.timing_coefficients import TimingCoefficients, plain_numbers
 from planner.specs.hardware.cluster import Cluster
 from planner.specs.hardware.device_rates import DeviceRates
+from planner.specs.hardware.pool import Pool
 from planner.specs.hardware.profile import Device, Profile
-from planner.specs.job import Job
+from planner.specs.job import USUAL_DTYPE, USUAL_OBJECTIVE, Job
 from planner.specs.job_batches import (
     batches_of,
     in_job_file,
@@ -36,7 +38,15 @@ from planner.specs.job_batches import (
 )
 from planner.specs.layers import Module
 from planner.specs.model import Model
-from planner.specs.named_files import NO_TABLES, NameTables, choose_profile, read_cluster, read_software, require_names
+from planner.specs.named_files import (
+    NO_TABLES,
+    NameTables,
+    choose_profile,
+    read_cluster_or_pool,
+    read_software,
+    require_names,
+)
+from planner.specs.offers import NO_OFFERS, LeftOut, OfferedCluster, Offers, offers_of
 from planner.specs.parallelism import Parallelism, broken_partition, decided_fields
 from planner.specs.parameters import parameter_counts
 from planner.specs.tables import JobTables, Table, read_tables
@@ -50,7 +60,6 @@ from planner.specs.workload.stream_batches import SourcePaths
 from planner.specs.workload.task_batches import with_tasks_of
 
 LOG = logging.getLogger(__name__)
-USUAL_DTYPE = "bf16"  # where a job gives none
 ANOTHERS_RATE = {"bf16": ("fp16",), "fp8": ("bf16", "fp16")}  # whose rate is taken where a device lacks the dtype
 
 
@@ -77,6 +86,9 @@ class Inputs:
     software: Framework = field(default_factory=Framework)  # what trains, and what it can launch
     software_spread: float = 0.3  # of a step's seconds: the 80 % interval is seconds·e^±spread
     own_runs: tuple[OwnRun, ...] = ()  # measured ones that timing and spread are after
+    # Where the cluster is a pool: the job on each choice, of which the first is the cluster here
+    offers: tuple["Offer", ...] = ()
+    left_out: tuple[LeftOut, ...] = ()  # of the pool
 
     @property
     def file(self) -> Path:
@@ -110,6 +122,13 @@ class Inputs:
     def device(self) -> Device:
         """The device of the first kind of rank."""
         return self.devices[self.cluster.ranks[0].kind]
+
+
+class Offer(NamedTuple):
+    """One choice of a pool, and the job on it."""
+
+    offered: OfferedCluster
+    inputs: Inputs
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,18 +167,14 @@ def resolve_job(job: Job, path: Path, options: JobOptions, tables: NameTables = 
     except InputError as error:
         raise in_job_file(error, path) from error
     model = with_trained(with_expert_counts(model, job.expert_counts, path), job.trained, path)
-    cluster, cluster_path = read_cluster(job.cluster, base, f"{path} (cluster)")
+    named, cluster_path = read_cluster_or_pool(job.cluster, base, f"{path} (cluster)")
+    require_run(job, isinstance(named, Pool), path)
+    offers = offers_of(named, cluster_path, job) if isinstance(named, Pool) else NO_OFFERS
+    cluster = offers.clusters[0].cluster if isinstance(named, Pool) else named
     sources = {"job": path, "model": model_path, "cluster": cluster_path}
     software, sources["software"] = read_software(job.software, base, f"{path} (software)")
-    devices, rates = {}, {}
-    for kind in cluster.ranks:
-        device_profile, sources[f"device {kind.kind}"] = library.read_named(
-            kind.kind, Profile, base, f"{cluster_path} (ranks)"
-        )
-        devices[kind.kind] = device_profile.device
-        rates[kind.kind] = device_profile.rates
-    profile, profile_files = choose_profile(job, cluster, devices, path)
-    sources |= profile_files
+    priced, ranks_files = priced_ranks(cluster, job, sources)
+    sources |= ranks_files
     workload, within = job.workload, job.within if options.within is None else options.within
     if options.lengths:
         workload = replace_lengths(job, Path(options.lengths).absolute())
@@ -191,23 +206,77 @@ def resolve_job(job: Job, path: Path, options: JobOptions, tables: NameTables = 
         model=model,
         module=module,
         cluster=cluster,
-        devices=devices,
-        profile=profile,
         batches=batches,
         sources=sources,
         seed=options.seed,
         effort=options.effort,
         first_row=options.first_row,
         tables=embedded,
-        rates={kind: profile_files for kind, profile_files in rates.items() if profile_files},
         timing=software.kernel_timing,
         accounting=software.dated_accounting,
         software=software.framework,
         software_spread=software.job_spread,
+        **priced,
     )
     require_possible_layouts(inputs)
-    warn_of_implausible(inputs)
+    warn_of_implausible(inputs, offers.doubts)
+    inputs = with_offers(inputs, offers, software.own_runs) if offers.clusters else inputs
     return with_own_runs(inputs, software.own_runs)
+
+
+def priced_ranks(cluster: Cluster, job: Job, sources: Mapping[str, Path]) -> tuple[dict[str, Any], dict[str, Path]]:
+    """Devices, rates and prices of a cluster's ranks as fields of inputs, and the files that they are read from. Raises
+    InputError.
+    """
+    path, found = sources["job"], dict[str, Path]()
+    devices, rates = dict[str, Device](), dict[str, DeviceRates]()
+    for kind in cluster.ranks:
+        where = f"{sources['cluster']} (ranks)"
+        device, found[f"device {kind.kind}"] = library.read_named(kind.kind, Profile, path.parent, where)
+        devices[kind.kind] = device.device
+        if device.rates:
+            rates[kind.kind] = device.rates
+    profile, profile_files = choose_profile(job, cluster, devices, path)
+    return {"devices": devices, "rates": rates, "profile": profile}, found | profile_files
+
+
+def with_offers(asked: Inputs, offers: Offers, runs: tuple[OwnRun, ...]) -> Inputs:
+    """The inputs with a step of the job on each choice of a pool, so many ranks of one kind, which is read once. Raises
+    InputError.
+    """
+    inputs = of_one_step(asked)
+    priced, each = dict[str, tuple[dict[str, Any], dict[str, Path]]](), list[Offer]()
+    shared = {role: file for role, file in inputs.sources.items() if not role.startswith(("device ", "profile"))}
+    for offered in offers.clusters:
+        if offered.kind not in priced:
+            priced[offered.kind] = priced_ranks(offered.cluster, inputs.job, inputs.sources)
+        fields, ranks_files = priced[offered.kind]
+        one = replace(inputs, cluster=offered.cluster, sources={**shared, **ranks_files}, **fields)
+        each.append(Offer(offered, with_own_runs(one, runs)))
+    return replace(asked, offers=(*each,), left_out=offers.left_out)
+
+
+def of_one_step(inputs: Inputs) -> Inputs:
+    """The inputs of a step of a run, whatever the run may cost."""
+    limits = with_fields(inputs.job.limits, usd=None, days=None, usd_per_hour=None, gpus=None)
+    return replace(inputs, job=with_fields(inputs.job, objective=USUAL_OBJECTIVE, limits=limits, run=None))
+
+
+def require_chosen(inputs: Inputs) -> None:
+    """Raises InputError for a job on a pool, of which nothing is chosen."""
+    if inputs.offers:
+        where = files.place(inputs.sources["cluster"], "pool")
+        fix = "planner solve, and go on with its plan; or another cluster"
+        raise InputError("the cluster is a pool, of which nothing is chosen", where=where, fix=fix)
+
+
+def require_run(job: Job, is_pool: bool, path: Path) -> None:
+    """Raises InputError where a job asks about money or days, and not of how many tokens."""
+    asked = next((name for name in ("usd", "days") if getattr(job.limits, name)), None)
+    if job.run is None and (asked or is_pool):
+        where = files.place(path, "limits", asked) if asked else files.place(path, "cluster")
+        what = f"limits.{asked} is of a whole run" if asked else "what to choose of a pool depends on the whole run"
+        raise InputError(f"{what}, and the job does not say how long it is", where=where, fix="run: {tokens: 1e12}")
 
 
 def require_possible_groups(asked: JobTables, cluster: Cluster, where: str) -> None:
@@ -239,9 +308,9 @@ def require_possible_layouts(inputs: Inputs) -> None:
             raise InputError(broken[0], where=f"{inputs.file} ({own}.stages)", fix=broken[1])
 
 
-def warn_of_implausible(inputs: Inputs) -> None:
-    """Log a line for each thing that can hardly be meant."""
-    for doubt in (*cluster_doubts(inputs.cluster, inputs.sources["cluster"]), *job_doubts(inputs)):
+def warn_of_implausible(inputs: Inputs, doubts: tuple[str, ...]) -> None:
+    """Log a line for each thing that can hardly be meant, and for others that are known."""
+    for doubt in (*cluster_doubts(inputs.cluster, inputs.sources["cluster"]), *job_doubts(inputs), *doubts):
         LOG.warning(doubt)
 
 

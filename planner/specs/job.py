@@ -5,9 +5,10 @@ from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
-from planner.specs.base import PERCENTAGE, Amount, Count, Index, Name, RankCount, Share, Spec, with_fields
+from planner.specs.base import PERCENTAGE, Amount, Count, Index, Name, Positive, RankCount, Share, Spec, with_fields
 from planner.specs.layers.trained import Trained
 from planner.specs.parallelism import Parallelism, Sync
+from planner.specs.run_length import Run
 from planner.specs.tables import JobTables
 from planner.specs.workload.expert_counts import ExpertCounts
 from planner.specs.workload.length_sources import Workload
@@ -30,6 +31,8 @@ ROLLOUT_FIX = (
 BY_HAND = "by_hand"  # in place of a strategy: layouts as they are given
 USUAL_STRATEGY = "sequence_groups"
 
+USUAL_DTYPE = "bf16"  # where a job gives none
+USUAL_OBJECTIVE = "step_seconds"  # in which strategies state outcomes
 USUAL_WITHIN = 0.02  # far inside every interval
 MOST_WITHIN = 0.2  # beyond which a layout is no longer one that predictions cannot tell from another
 Within = Annotated[float, msgspec.Meta(ge=0, le=MOST_WITHIN, extra_json_schema=PERCENTAGE)]
@@ -44,6 +47,11 @@ class Limits(Spec):
     inputs_per_rank: dict[Name, Count] = {}
     memory_margin: Share = 0.06  # share of the device's memory that is kept free
     oom_chance: Probability = 0.05  # probability of running out of memory, at most
+    # Of the whole run, of which `run` says the tokens: what is chosen of a pool keeps them
+    usd: Positive | None = None
+    days: Positive | None = None  # until it is done
+    usd_per_hour: Positive | None = None  # of all GPUs together
+    gpus: RankCount | None = None
 
     def inputs_of(self, module: str, units_per_token: int) -> int | None:
         """Inputs of a module, in its own unit, that a rank may hold in one micro-batch; None: as many as fit."""
@@ -93,7 +101,7 @@ class Job(Spec):
     # modules with a layout each under `fix`, these as they are
     strategy: str = ""
     loss: LossWeighting = "token"  # what counts alike in the loss: each target token, or each sample; or in between
-    objective: str = "step_seconds"  # what is optimised: a name of costs/objective.py
+    objective: str = USUAL_OBJECTIVE  # what is optimised: a name of costs/objective.py
     # Of static layouts whose step takes no longer than the quickest by more than this share the plainest is planned
     within: Within = USUAL_WITHIN
     layout: Parallelism = Parallelism()  # of every module: fields that are given hold, a search decides the others
@@ -103,7 +111,8 @@ class Job(Spec):
     expert_counts: dict[Name, ExpertCounts] = {}  # by module: tokens that each expert got; left out: an assumed load
     trained: dict[Name, Trained] = {}  # by module: all (left out), none, projector, or {lora: 16} adapters of that rank
     tables: JobTables | None = None  # embedding tables beside the model, which is the dense part
-    limits: Limits = Limits()  # what a rank may hold
+    limits: Limits = Limits()  # what a rank may hold, and what the whole run may take
+    run: Run | None = None  # how long the job trains: with it, dollars and days are of the whole run
     fix: Fix = Fix()  # what is decided already
 
     def __post_init__(self) -> None:

@@ -20,6 +20,7 @@ from planner.specs.framework.knobs import Knobs
 from planner.specs.framework.software import ANY, Software
 from planner.specs.hardware.cluster import Cluster, entry_name, rank_kinds
 from planner.specs.hardware.node_cluster import NodeCluster, expand_nodes
+from planner.specs.hardware.pool import Pool
 from planner.specs.hardware.profile import Device, Profile
 from planner.specs.job import Job
 from planner.specs.model import Model
@@ -32,8 +33,20 @@ EXPANDED = {"ranks", "levels"}  # keys of the form that needs no expansion
 
 def read_cluster(reference: str, base: Path | None = None, where: str = "") -> tuple[Cluster, Path]:
     """Return the cluster of a file, given by name or path, in its expanded form, and the path. Raises InputError."""
+    found, path = read_cluster_or_pool(reference, base, where)
+    if isinstance(found, Pool):
+        fix = "planner ask --pool, and go on with its plan; or another cluster"
+        raise InputError("the cluster is a pool, of which nothing is chosen", where=files.place(path, "pool"), fix=fix)
+    return found, path
+
+
+def read_cluster_or_pool(reference: str, base: Path | None = None, where: str = "") -> tuple[Cluster | Pool, Path]:
+    """The same, or the pool that a file has in place of a cluster. Raises InputError."""
     path = library.find_file(reference, Cluster, base, where)
-    if EXPANDED & set(files.top_keys(path)):
+    keys = {*files.top_keys(path)}
+    if "pool" in keys:
+        return files.read(path, Pool), path
+    if keys & EXPANDED:
         return files.read(path, Cluster), path
     return expanded_cluster(files.read(path, NodeCluster), path), path
 

@@ -17,7 +17,6 @@ these leave room. It keeps what it starts from where nothing is quicker.
 """
 
 from collections.abc import Iterator
-from itertools import product
 from math import inf
 from typing import NamedTuple
 
@@ -26,19 +25,20 @@ from planner.errors import Infeasible, InputError, Unsupported
 from planner.layouts import unbounded_jointly, with_joint_fields
 from planner.plan.join_plans import round_digits
 from planner.plan.legal.plan_laws import require_legal
-from planner.plan.mesh.even_stages import even_stages
-from planner.plan.plan_file import Alternative, Layout, Plan
+from planner.plan.plan_file import Alternative, Plan
 from planner.scoring import TriedPlan, over_joint_space, with_score
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
-from planner.strategies.assignment import packs_samples
 from planner.strategies.bubbles import (
-    POLICIES,
     GapProblem,
+    GapSchedule,
     GapStream,
     baseline_alternatives,
     colocated_layouts,
+    encoder_modes,
+    fixed_times,
     gap_problem,
+    numbers_of_passes,
     placed,
 )
 from planner.strategies.static import draft_of_layouts
@@ -47,8 +47,6 @@ from planner.units import percent
 SUMMARY = "passes of encoders in the gaps of the LLM's: beside its exchanges, on the ranks that they share"
 
 NAME = "encoder_bubbles"
-MOST_PASSES = 32  # of an encoder in a step
-WHEN = ("serves", "ahead", "backward")  # fields that say when an encoder's passes run
 
 
 class Tried(NamedTuple):
@@ -91,19 +89,22 @@ def plan(inputs: Inputs, base: Plan | None) -> Plan:
     drafts = sorted(colocated_plans(inputs, base), key=lambda each: each.tried.seconds)
     if not drafts:
         return as_before(base, "some sample is more than a rank may hold where all forwards are in front")
-    best, tried = Tried(base, base.prediction.step_seconds, "as before"), 0
+    best, of, tried = Tried(base, base.prediction.step_seconds), drafts[0], 0
     for draft in drafts:
-        if draft.tried.seconds - draft.hidden_at_most < best.seconds < inf:
-            for each in placements(inputs, draft):
-                tried += 1
-                best = min(best, each, key=lambda one: one.seconds)
+        if draft.tried.seconds - draft.hidden_at_most < best.seconds:
+            found = [*placements(draft)]
+            tried += len(found)
+            quickest = min(found, key=lambda one: one.seconds)
+            best, of = (quickest, draft) if quickest.seconds < best.seconds else (best, of)
+    best = min((best, *held_shorter(of)), key=lambda one: one.seconds)
     effort = f"{base.outcome.effort}; {len(drafts)} colocated, {tried} placements simulated: {best.order}"
-    slower = f"encoders stay where they are: of {tried} placements in gaps, none is quicker"
-    chosen = as_before(base, slower) if best.plan is base else scored(inputs, best.plan, effort)
+    chosen = as_before(base, f"of {tried} placements in gaps, none is quicker than encoders where they are")
+    if best.plan is not base:
+        chosen = with_fields(scored(inputs, best.plan, effort), alternatives=base.alternatives)
     baselines = baseline_alternatives(inputs, chosen)
     names = {each.strategy for each in baselines}
-    others = (each for each in (chosen if best.plan is base else base).alternatives if each.strategy not in names)
-    return with_fields(chosen, alternatives=(*colocated_alternatives(drafts[0], chosen), *baselines, *others))
+    others = (each for each in chosen.alternatives if each.strategy not in names)
+    return with_fields(chosen, alternatives=(*colocated_alternatives((drafts[0], of), chosen), *baselines, *others))
 
 
 def as_before(base: Plan, reason: str) -> Plan:
@@ -113,19 +114,15 @@ def as_before(base: Plan, reason: str) -> Plan:
 
 def without_gaps(inputs: Inputs, base: Plan) -> str:
     """Why encoders stay where they are; empty where there is something to try."""
-    llm = base.layouts[inputs.module]
+    llm, timed = base.layouts[inputs.module], fixed_times(inputs)
     if all({*layout.ranks}.isdisjoint(llm.ranks) for name, layout in base.layouts.items() if name != inputs.module):
         return f"encoders are on ranks of their own, where `{inputs.module}` leaves no gaps"
-    fixed = {name: inputs.fixed_of(name) for name in base.layouts if name != inputs.module}
-    said = [f"{name}.{field}" for name, each in fixed.items() for field in WHEN if getattr(each, field) is not None]
-    if said:
-        return f"the job says when passes of encoders run: {', '.join(said)}"
+    if timed:
+        return f"the job says when passes of encoders run: {', '.join(timed)}"
     problem = gap_problem(base, inputs.module, pricing_of(base))
     if not problem.once and not any(slot.exchanged for slot in problem.slots):
         return f"`{inputs.module}` exchanges nothing beside which a pass could run"
-    if not problem.passes:
-        return f"`{inputs.module}` reads no pass of an encoder itself"
-    return ""
+    return "" if problem.passes else f"`{inputs.module}` reads no pass of an encoder itself"
 
 
 def colocated_plans(inputs: Inputs, base: Plan) -> Iterator[Colocated]:
@@ -133,49 +130,35 @@ def colocated_plans(inputs: Inputs, base: Plan) -> Iterator[Colocated]:
     the encoders and number of micro-batches that a pass serves.
     """
     count, shared = len(base.steps[0].micro_batches), SharedPrices()
-    halved = (count >> times for times in range(MOST_PASSES.bit_length()) if count >> times)
-    served = (1,) if packs_samples(inputs) else (*halved,)  # a pass has what its own packs read
-    for layouts, serves in product(encoder_modes(inputs, base.layouts), served):
-        try:
-            draft = draft_of_layouts(inputs, colocated_layouts(layouts, inputs.module, count, serves))
-        except Infeasible:
-            continue
-        pricing = pricing_of(draft, shared)
-        problem, waited = gap_problem(draft, inputs.module, pricing), pricing.waited_shares[0]
-        yield Colocated(Tried(draft, seconds_of(draft, shared)), problem, problem.hidden_at_most(waited))
+    for layouts in encoder_modes(inputs, base.layouts):
+        for passes in numbers_of_passes(inputs, layouts, count):
+            try:
+                draft = draft_of_layouts(inputs, colocated_layouts(layouts, inputs.module, count, count // passes))
+            except Infeasible:
+                continue
+            pricing = pricing_of(draft, shared)
+            problem, waited = gap_problem(draft, inputs.module, pricing), pricing.waited_shares[0]
+            yield Colocated(Tried(draft, seconds_of(draft, shared)), problem, problem.hidden_at_most(waited))
 
 
-def encoder_modes(inputs: Inputs, layouts: dict[str, Layout]) -> Iterator[dict[str, Layout]]:
-    """The layouts of the base, then those with encoders in pipelines of as many stages as the LLM's, which each rank
-    has a stage of: an exchange of gradients is that much smaller.
-    """
-    yield layouts
-    llm, changed = layouts[inputs.module], {**layouts}
-    for name, layout in layouts.items():
-        module, fixed = inputs.model.modules[name], inputs.fixed_of(name)
-        able = llm.pp > layout.pp and layout.dp * layout.pp % llm.pp == 0 and module.layers >= llm.pp * layout.vpp
-        free = all(each is None for each in (fixed.pp, fixed.dp, fixed.vpp, fixed.rank_order))
-        if name != inputs.module and able and free and not module.unpipelined_reason:
-            stages = even_stages(module.layers, llm.pp * layout.vpp)
-            changed[name] = with_fields(
-                layout, pp=llm.pp, dp=layout.dp * layout.pp // llm.pp, stages=stages, rank_order=llm.rank_order
-            )
-    if changed != layouts:
-        yield changed
+def placements(draft: Colocated) -> Iterator[Tried]:
+    """A colocated plan with backwards beside the LLM's exchanges once a step, and with passes beside its own."""
+    stream = GapStream(draft.problem)
+    for order, found in {"colocated": stream.colocated, "early": stream.with_fewest_in_front("early")}.items():
+        yield from in_order(draft, order, found)
 
 
-def placements(inputs: Inputs, draft: Colocated) -> Iterator[Tried]:
-    """A colocated plan with backwards beside the LLM's exchanges once a step, and with passes beside its own by each
-    policy, where each rank has all layers of an encoder: a pass through stages would wait from one to the next.
-    """
-    stream, shared, plan = GapStream(draft.problem), SharedPrices(), draft.tried.plan
-    staged = any(plan.layouts[each.module].pp > 1 for each in draft.problem.passes)
-    schedules = {"colocated": stream.colocated}
-    schedules |= {policy: stream.with_fewest_in_front(policy) for policy in (() if staged else POLICIES)}
-    for order, found in schedules.items():
-        for after_update in range(min(len(found.behind), 1) + 1):
-            one = placed(plan, inputs.module, found, draft.problem, after_update)
-            yield Tried(one, seconds_of(one, shared), order)
+def held_shorter(draft: Colocated) -> Iterator[Tried]:
+    """The same with forwards as late as can be, whose outputs are held for as short as can be."""
+    yield from in_order(draft, "late", GapStream(draft.problem).with_fewest_in_front("late"))
+
+
+def in_order(draft: Colocated, order: str, found: GapSchedule) -> Iterator[Tried]:
+    """A schedule of gaps as plans: with the last backwards beside the LLM's reduction, or one beside its gather."""
+    shared = SharedPrices()
+    for after_update in range(min(len(found.behind), 1) + 1):
+        plan = placed(draft.tried.plan, found, draft.problem, after_update)
+        yield Tried(plan, seconds_of(plan, shared), order)
 
 
 def seconds_of(plan: Plan, shared: SharedPrices) -> float:
@@ -195,17 +178,19 @@ def scored(inputs: Inputs, plan: Plan, effort: str) -> Plan:
     return found if unbounded_jointly(inputs) else over_joint_space(found)
 
 
-def colocated_alternatives(quickest: Colocated, chosen: Plan) -> Iterator[Alternative]:
-    """All forwards in front and all backwards behind, the quickest way; and how much of what gaps could hide there is
-    hidden, which is no plan.
+def colocated_alternatives(drafts: tuple[Colocated, Colocated], chosen: Plan) -> Iterator[Alternative]:
+    """All forwards in front and all backwards behind, the quickest way, `drafts`' first; and of the second, that with
+    the chosen layouts, how much of what gaps could hide is hidden, which is no plan.
     """
-    seconds, value = quickest.tried.seconds, chosen.outcome.value
-    if seconds == inf:
+    (quickest, of), value = drafts, chosen.outcome.value
+    if quickest.tried.seconds == inf:
         yield Alternative(strategy="colocated", because="all forwards in front and all backwards behind do not fit")
         return
-    because = f"all forwards in front of the LLM, all backwards behind: {percent(seconds / value - 1.0)} slower"
-    yield Alternative(strategy="colocated", value=seconds, because=because)
-    relaxed = round_digits(seconds - quickest.hidden_at_most)
-    share = percent((seconds - value) / quickest.hidden_at_most) if quickest.hidden_at_most else "0 %"
-    because = f"no plan: colocated, with every gap filled at its rate and nothing waited for; {share} of that is hidden"
-    yield Alternative(strategy="relaxed_fill", because=because, about=relaxed)
+    slower = percent(quickest.tried.seconds / value - 1.0)
+    because = f"all forwards in front of the LLM, all backwards behind: {slower} slower"
+    yield Alternative(strategy="colocated", value=quickest.tried.seconds, because=because)
+    if of.hidden_at_most and of.tried.seconds < inf:
+        share = percent((of.tried.seconds - value) / of.hidden_at_most)
+        because = f"no plan: every gap filled at its rate, and nothing waited for; {share} of that is hidden"
+        about = round_digits(of.tried.seconds - of.hidden_at_most)
+        yield Alternative(strategy="relaxed_fill", because=because, about=about)

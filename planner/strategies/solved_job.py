@@ -7,10 +7,11 @@ from planner.plan.plan_file import Plan
 
 @dataclass(frozen=True, slots=True)
 class SolvedJob:
-    """A plan, and the seconds that solving each of its steps took."""
+    """A plan, and the seconds that solving each of its steps took; `told`: lines about the run that it is a step of."""
 
     plan: Plan
     step_seconds: tuple[float, ...]
+    told: tuple[str, ...] = ()
 
     @property
     def seconds(self) -> float:

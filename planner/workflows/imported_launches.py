@@ -108,7 +108,7 @@ def require_own(folder: Path) -> None:
 def gpu_cluster(gpus: str) -> NodeCluster | Cluster:
     """The cluster that an option says. Raises InputError."""
     cluster = question_cluster(Question(1, gpus=gpus))
-    assert cluster, "GPUs are a cluster to be written"
+    assert isinstance(cluster, NodeCluster | Cluster), "GPUs are a cluster to be written"
     return cluster
 
 

@@ -13,27 +13,28 @@ from typing import Any, TypeVar
 from planner import files, hf
 from planner.errors import InputError
 from planner.specs import library
-from planner.specs.base import with_fields
+from planner.specs.gpu_clusters import asked_device, cluster_of_gpus, joined, nodes_of
 from planner.specs.hardware.cluster import Cluster
-from planner.specs.hardware.node_cluster import NodeAdapters, NodeCluster, NodeGpus, expand_nodes
-from planner.specs.hardware.profile import Profile
+from planner.specs.hardware.node_cluster import NodeAdapters, NodeCluster, NodeGpus
+from planner.specs.hardware.pool import Pool
 from planner.specs.job import Job
 from planner.specs.job_batches import folder_lengths
 from planner.specs.layers.stack import InputUnit
 from planner.specs.model import Model
-from planner.specs.named_files import device_kind, read_cluster, read_software
+from planner.specs.named_files import device_kind, read_cluster, read_cluster_or_pool, read_software
 from planner.specs.workload.distributions import DISTRIBUTIONS
 from planner.specs.workload.length_sources import Distribution, LengthsFile, LengthSource, SamplesFile, Workload
 from planner.specs.workload.sample_records import JSON_ENDINGS
 from planner.strategies import BEST, strategy_deciding
+from planner.units import listed
+from planner.workflows.question_run import ONE_STEP, USUAL_SEQUENCE, RunQuestion, asked_pool, step_sequences, with_run
 from planner.workflows.question_samples import USUAL_TEXT, asked_clips, asked_images, asked_samples
 
 LOG = logging.getLogger(__name__)
 JOB_FILE, CLUSTER_FILE, MODEL_FILE, PLAN_FILE = "job.yaml", "cluster.yaml", "model.yaml", "plan.yaml"
-USUAL_NODE_GPUS = 8  # GPUs of a node, in a DGX or HGX
+PAGE_FILE = "front.html"  # of time and money
 USUAL_RANK_SAMPLES = 8  # samples of a step for each GPU, where a question does not say how many: assumed
 Part = TypeVar("Part", NodeGpus, NodeAdapters)
-RACK_GPUS = {"gb200": 72, "gb300": 72}  # that one NVLink domain joins in NVL72
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,7 @@ class Question:
     `model`: a shipped name or a model file; `hf`: a config.json. `gpus`: of the whole cluster, as 64xh100. `lengths`:
     a number of tokens, a distribution, a file of lengths or a folder of tokens or samples; `seq`: the longest sample.
     `images`, `audio`: of each sample, beside text of these lengths, in pixels and seconds. `batch`, None: as usual.
+    `of_run`: the whole run, with its pool in place of `gpus`.
     """
 
     batch: int | None
@@ -57,6 +59,7 @@ class Question:
     software: str = "planner"
     images: str = ""
     audio: str = ""
+    of_run: RunQuestion = ONE_STEP
 
 
 def write_question(question: Question, folder: Path | None) -> Path:
@@ -79,15 +82,16 @@ def write_question(question: Question, folder: Path | None) -> Path:
         written[MODEL_FILE] = model
     if cluster:
         written[CLUSTER_FILE] = cluster
-    written[JOB_FILE] = Job(
+    job = Job(
         format=Job.FORMAT,
         name=target.absolute().name,
         model=f"./{MODEL_FILE}" if question.hf else from_folder(question.model),
         cluster=f"./{CLUSTER_FILE}" if cluster else from_folder(question.cluster),
         workload=workload,
         software=from_folder(question.software),
-        strategy=strategy_deciding("layouts", 2) if module else BEST,
+        strategy=asked_strategy(question, module),
     )
+    written[JOB_FILE] = with_run(job, question.of_run)
     device = NodeGpus(question.gpus).device if question.gpus else ""
     if device and asked_device(device) != device:
         LOG.warning(f"{device} is taken as {asked_device(device)}, which has most memory of those with that name")
@@ -99,6 +103,13 @@ def write_question(question: Question, folder: Path | None) -> Path:
     return target / JOB_FILE
 
 
+def asked_strategy(question: Question, module: str) -> str:
+    """Who decides: of a run static layouts alone, so that every choice of a pool is decided alike, and soon."""
+    if question.of_run.run and not module:
+        return strategy_deciding("layouts", 1)
+    return strategy_deciding("layouts", 2) if module else BEST
+
+
 def from_folder(reference: str) -> str:
     """A name as it is, and a path so that it holds from any folder."""
     return str(Path(reference).absolute()) if library.is_path(reference) else reference
@@ -107,8 +118,9 @@ def from_folder(reference: str) -> str:
 def question_name(question: Question) -> str:
     """The folder of a question: model, cluster, lengths and samples of a step. Raises InputError."""
     model = question_model(question)
-    lengths = question.lengths or str(question.seq or USUAL_TEXT)
-    cluster = re.sub(r"\s", "", question.gpus) or Path(question.cluster).stem
+    usual = USUAL_SEQUENCE if question.of_run.tokens and not (question.images or question.audio) else USUAL_TEXT
+    lengths = question.lengths or str(question.seq or usual)
+    cluster = re.sub(r"\s", "", question.gpus or question.of_run.pool) or Path(question.cluster).stem
     seen = "".join(f"{each}-" for each in (question.images, question.audio) if each)
     text = f"{model.name}-{cluster}-{seen}{Path(lengths).stem}x{step_samples(question)}"
     return re.sub(r"[^A-Za-z0-9_.+-]+", "-", text)
@@ -118,7 +130,10 @@ def step_samples(question: Question) -> int:
     """The samples of a step. Raises InputError."""
     if question.batch is not None:
         return question.batch
+    if question.of_run.run:
+        return step_sequences(question.seq)
     cluster = question_cluster(question) or read_cluster(question.cluster, where="--cluster")[0]
+    assert not isinstance(cluster, Pool), "a pool is of a run"
     return USUAL_RANK_SAMPLES * cluster.size
 
 
@@ -132,57 +147,26 @@ def question_model(question: Question) -> Model:
     return library.read_named(question.model, Model, where="--model")[0]
 
 
-def question_cluster(question: Question) -> NodeCluster | Cluster | None:
-    """The cluster to write; None where an existing one is named. Raises InputError."""
-    if bool(question.cluster) == bool(question.gpus):
-        message = "both --gpus and --cluster are given" if question.gpus else "no cluster is given"
+def question_cluster(question: Question) -> NodeCluster | Cluster | Pool | None:
+    """The cluster or the pool to write; None where an existing one is named. Raises InputError."""
+    options = {"--gpus": question.gpus, "--cluster": question.cluster, "--pool": question.of_run.pool}
+    given = [option for option, value in options.items() if value]
+    if len(given) != 1:
+        message = f"both {listed(given, 'and')} are given" if given else "no cluster is given"
         raise InputError(message, where="--gpus", fix="--gpus 64xh100, or --cluster h100x64; planner list clusters")
+    if question.of_run.pool:
+        if question.nodes or question.nics:
+            where = "--nodes" if question.nodes else "--nics"
+            raise InputError("each kind of a pool has nodes of its own", where=where, fix="per_node, nics in its file")
+        return asked_pool(question.of_run.pool)
     if question.cluster:
-        read_cluster(question.cluster, where="--cluster")
+        read_cluster_or_pool(question.cluster, where="--cluster")
         return None
     gpus = parsed(NodeGpus, question.gpus, "--gpus")
     nics = None if question.nics is None else parsed(NodeAdapters, question.nics, "--nics")
     gpus = NodeGpus(f"{gpus.number}x{asked_device(gpus.device)}")
     kind = device_kind(gpus.device, where="--gpus")
-    return cluster_of_gpus(gpus, kind, question.nodes, nics)
-
-
-def asked_device(named: str) -> str:
-    """The device of a name; of several that begin with it, of unlike memory, the one with most."""
-    shipped = library.shipped_names(Profile)
-    meant = [name for name in shipped if name.startswith(f"{named}-") and named not in shipped]
-    memory = {name: library.read_named(name, Profile)[0].device.memory_gib for name in meant}
-    return max(meant, key=memory.__getitem__) if len(meant) > 1 else named
-
-
-def cluster_of_gpus(gpus: NodeGpus, kind: str, nodes: int | None, nics: NodeAdapters | None) -> NodeCluster | Cluster:
-    """The nodes of so many GPUs in all; where the last is not full, with ranks and levels. Raises InputError."""
-    per_node = gpus.number // nodes if nodes else min(gpus.number, RACK_GPUS.get(kind, USUAL_NODE_GPUS))
-    if nodes and per_node * nodes != gpus.number:
-        fix = "a number of --nodes that divides the GPUs"
-        raise InputError(f"{gpus.number} GPUs are not {nodes} nodes of as many each", where="--nodes", fix=fix)
-    whole = NodeCluster(
-        format=NodeCluster.FORMAT,
-        name=f"{gpus.number}x{Path(gpus.device).stem}",
-        nodes=-(-gpus.number // per_node),
-        gpus=NodeGpus(f"{per_node}x{gpus.device}"),
-        nics=nics,
-    )
-    if whole.size == gpus.number:
-        return whole
-    expanded = joined(whole, kind)
-    (ranks,), (near, far) = expanded.ranks, expanded.levels
-    partly = (with_fields(ranks, count=gpus.number),), (near, with_fields(far, ranks=gpus.number))
-    return with_fields(expanded, ranks=partly[0], levels=partly[1])
-
-
-def joined(nodes: NodeCluster, kind: str) -> Cluster:
-    """Nodes as ranks and levels. Raises InputError where nothing says how they are joined."""
-    try:
-        return expand_nodes(nodes, kind, library.read_named(kind, Profile)[0].device)
-    except ValueError as error:
-        message = str(error).partition(" | ")[0]
-        raise InputError(message, where="--nics", fix="adapters of a node, as --nics 8x400Gb") from error
+    return cluster_of_gpus(gpus, kind, nodes_of(gpus, kind, question.nodes), nics)
 
 
 def parsed(kind: type[Part], text: str, option: str) -> Part:
@@ -202,6 +186,7 @@ def longest(question: Question) -> int | None:
 def question_lengths(question: Question) -> LengthSource | int:
     """Where lengths are from. Raises InputError."""
     usual = str(USUAL_TEXT) if question.images or question.audio else ""
+    usual = usual or (str(USUAL_SEQUENCE) if question.of_run.tokens else "")
     named = question.lengths or (str(question.seq) if question.seq else usual)
     if not named:
         fix = "--seq 8192, or --lengths wikipedia, a file of lengths, or a folder of tokens; planner list lengths"

@@ -6,6 +6,7 @@ from planner.files.format_schema import field_comments, structs_of
 from planner.plan.formats import FORMATS, schema_of_format
 from planner.specs.hardware.cluster import Cluster, Level
 from planner.specs.hardware.node_cluster import NodeCluster
+from planner.specs.hardware.pool import Pool
 from planner.specs.job import Job, PerBatch
 from planner.specs.layers.decoder import Decoder
 from planner.specs.workload.length_sources import Workload
@@ -45,7 +46,7 @@ def test_words_are_offered():
     assert "wikipedia" in schema["$defs"]["Distribution"]["properties"]["name"]["examples"]
 
 
-def test_a_cluster_has_two_forms():
+def test_a_cluster_has_three_forms():
     schema = schema_of_format("cluster")
-    assert {*schema["$defs"]} >= {"Cluster", "NodeCluster"} and len(schema["anyOf"]) == 2
-    assert FORMATS["cluster"] == (Cluster, NodeCluster)
+    assert {*schema["$defs"]} >= {"Cluster", "NodeCluster", "Pool"} and len(schema["anyOf"]) == 3
+    assert FORMATS["cluster"] == (Cluster, NodeCluster, Pool)

@@ -2,21 +2,13 @@
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
-from planner.errors import Infeasible
-from planner.layouts.screening.layout_screening import screen
-from planner.layouts.screening.searched_parts import with_searched_parts
-from planner.layouts.space.launchable_layouts import layouts_of
-from planner.layouts.space.layout_problem import fixed_fields, layout_problem
-from planner.layouts.space.layout_space import layout_at
-from planner.scoring import with_score
+from planner.layouts.space.layout_problem import layout_problem
 from planner.specs.base import with_fields
 from planner.specs.inputs import JobOptions
 from planner.strategies import parallel_search
-from planner.strategies.one_module.simulated_layouts import simulate_layout
-from tests.static_jobs import small_cluster, static_inputs
+from tests.static_jobs import best_simulated, small_cluster, static_inputs
 
 VARIED = [300, 9000, 512, 700, 4096, 1000, 2048, 600, 333, 8192, 64, 1500, 2500, 700, 128, 4000]
 # model, ranks, sequences, fixed fields, GiB of a device (None: as it is)
@@ -46,21 +38,6 @@ SPACES = [
 ]
 OFTEN = SPACES[6], SPACES[12], SPACES[20]  # the others in the soak
 AT_DEFAULT = 1.01  # of the best, with the layouts that the default effort simulates
-
-
-def best_simulated(inputs, problem):
-    """The least simulated seconds of any layout of the space whose plan fits."""
-    found = layouts_of(problem, fixed_fields(inputs))
-    screened, best = with_searched_parts(problem, screen(problem, found)), np.inf
-    for place in range(len(screened.seconds)):
-        tried = simulate_layout(inputs, layout_at(problem.trained, screened.layouts, place))
-        if tried.seconds < best:
-            try:
-                with_score(tried.plan, "")
-            except Infeasible:
-                continue
-            best = tried.seconds
-    return best
 
 
 @pytest.mark.slow

@@ -26,6 +26,7 @@ from planner.errors import InputError
 from planner.printable import one_line, printable
 
 if TYPE_CHECKING:
+    from planner.specs.inputs import JobOptions
     from planner.specs.layers.stack import InputUnit
     from planner.workflows.questions import Question
 
@@ -77,6 +78,16 @@ def ask(
             autocompletion=audio_names,
         ),
     ] = "",
+    pool: Annotated[
+        str,
+        typer.Option(
+            help="GPUs that may be rented, in place of --gpus: at most so many of each kind, such as "
+            "4096xh100,512xa100, or at a price an hour 512xa100@1.80."
+        ),
+    ] = "",
+    tokens: Annotated[str, typer.Option(help="Tokens of the whole run, such as 1T, for its days and dollars.")] = "",
+    budget: Annotated[str, typer.Option(help="Dollars that the run may cost, such as 2e6 or 2M.")] = "",
+    days: Annotated[float | None, typer.Option(help="Days in which the run is to be done.")] = None,
     software: Annotated[
         str, typer.Option(help="Training framework; any: launch or not.", autocompletion=software_names)
     ] = "planner",
@@ -87,26 +98,50 @@ def ask(
     json: Json = False,
 ) -> None:
     """Ask for the best plan in one line, such as --model llama-3-70b --gpus 64xh100 --seq 8192 --batch 1024, or --model
-    qwen2.5-vl-7b --gpus 32xa100 --images 1280x960.
+    qwen2.5-vl-7b --gpus 32xa100 --images 1280x960, or which GPUs to rent: --model llama-3-70b --pool
+    4096xh100,512xa100 --tokens 1T --budget 2e6 --days 30.
 
-    Writes the job to go on with, solves it with every strategy that plans such a model, and prints the answer. Exit
-    code 3: nothing fits.
+    Writes the job to go on with, solves it with every strategy that plans such a model, and prints the answer; of a
+    run static layouts, and the front of time and money. Exit code 3: nothing fits, or keeps budget and deadline.
     """
     from planner import files, pipeline
     from planner.cli import progress, render
     from planner.cli.views import json_answers, plan_tables
     from planner.specs.inputs import JobOptions
+    from planner.workflows.question_run import RunQuestion
     from planner.workflows.questions import PLAN_FILE, Question, write_question
 
-    question = Question(batch, model, hf, gpus, nodes, nics, cluster, lengths, seq, software, images, audio)
+    of_run = RunQuestion(tokens, budget, days, pool)
+    question = Question(batch, model, hf, gpus, nodes, nics, cluster, lengths, seq, software, images, audio, of_run)
     options = JobOptions(seed=seed, effort=effort, within=parse_within(within))
+    of_whole_run = of_run.run is not None
     job = write_question(question, output)
+    if of_whole_run:
+        ask_run(job, options, json)
+        return
     with progress.progress_bar("solving", "batches") as on_batch:
         solved = pipeline.solve(str(job), options, on_batch)
     path = job.parent / PLAN_FILE
     files.write(path, solved.plan)
     answer = {**json_answers.solve_answer(solved, path), "job": str(job)} if json else {}
     render.emit(json, answer, plan_tables.solve_lines(solved, path, f"; or edit {job}, and planner solve it"))
+
+
+def ask_run(job: Path, options: "JobOptions", json: bool) -> None:
+    """Print what a run takes on the best choice, and the front of time and money; write the plan and the page."""
+    from planner import files, pipeline
+    from planner.cli import progress, render
+    from planner.cli.views import pool_tables
+    from planner.report import pool_page
+    from planner.workflows.questions import PAGE_FILE, PLAN_FILE
+
+    with progress.progress_bar("solving", "choices") as on_offer:
+        answer = pipeline.choose(str(job), options, on_offer)
+    plan, page = job.parent / PLAN_FILE, job.parent / PAGE_FILE
+    files.write(plan, answer.solved.plan)
+    files.write_text(page, pool_page(answer, answer.solved.plan.name).html())
+    told = {**pool_tables.pool_answer(answer, plan), "job": str(job), "page": str(page)} if json else {}
+    render.emit(json, told, *pool_tables.pool_lines(answer, plan, page))
 
 
 def init() -> None:

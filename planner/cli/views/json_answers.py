@@ -8,7 +8,7 @@ from typing import Any
 from planner.check import Finding, verdict
 from planner.ledger import ComparedRun
 from planner.plan.plan_file import Plan
-from planner.scoring import Score, objective_value, plan_answer, score
+from planner.scoring import Score, gap_use, objective_value, plan_answer, score
 from planner.specs.hardware.profile import Profile
 from planner.strategies import SolvedJob
 from planner.units import GIB
@@ -30,6 +30,7 @@ def solve_answer(result: SolvedJob, path: Path) -> Summary:
         "seconds": result.seconds,
         "plan": str(path),
         "strategy": plan.made.strategy,
+        **({"told": result.told} if result.told else {}),
         "spread": plan.prediction.spread,
         "peak_memory_gib": plan.prediction.peak_memory_gib,
         "measured_share": plan.prediction.measured_share,
@@ -44,6 +45,7 @@ def simulation_answer(plan: Plan, scores: Sequence[Score]) -> Summary:
     parts = [score.breakdown for score in scores]
     return {
         **plan_answer(plan, scores),
+        **gap_answer(plan, scores),
         "plan": plan.name,
         "breakdown": {
             "compute": sum(p.compute for p in parts) / len(parts),
@@ -60,6 +62,13 @@ def simulation_answer(plan: Plan, scores: Sequence[Score]) -> Summary:
             for number, score in enumerate(scores)
         ],
     }
+
+
+def gap_answer(plan: Plan, scores: Sequence[Score]) -> Summary:
+    """Of the first step: the share of encoders' work in gaps, and these by kind; nothing without shared ranks."""
+    use = gap_use(plan, scores[0])
+    gaps = {name: getattr(use, name) for name in ("within_passes", "once_a_step")} if use else {}
+    return {"scheduling_efficiency": {"coarse": use.coarse, "fine": use.fine}, "gaps": gaps} if use else {}
 
 
 def run_answer(result: ComparedRun) -> Summary:

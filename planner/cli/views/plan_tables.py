@@ -19,6 +19,7 @@ from planner.costs import find_objective, usd_per_hour
 from planner.errors import InputError
 from planner.plan.descriptions import (
     all_items_text,
+    filled_gaps_text,
     module_layout_text,
     modules_text,
     unused_ranks_text,
@@ -66,6 +67,7 @@ def solve_lines(result: SolvedJob, path: Path, further: str = "") -> RenderableT
         Text.assemble(
             (plan.name, "bold"), f"  {steps}{plural(micro_batches, 'micro-batch')} on {plural(plan.size, 'rank')}"
         ),
+        *map(Text, result.told),
         *headline(plan),
         *plan_table_lines(plan),
         Text(f"\nsolved in {duration(result.seconds)} ({plan.outcome.effort}); written to {path}", style="dim"),
@@ -177,6 +179,8 @@ def layout_lines(plan: Plan) -> Iterator[tuple[str, RenderableType]]:
     if packed:
         yield "packed in", pack_text(packed)
     yield from (("layout", f"{name}: {module_layout_text(plan, name)}") for name in plan.layouts)
+    if filled := filled_gaps_text(plan):
+        yield "in gaps", filled
     yield from ((name, text) for name in BESIDE for text in beside_texts(plan, name))
     yield from (("experts", text) for text in expert_texts(plan))
     yield from absent_texts(plan)

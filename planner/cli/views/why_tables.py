@@ -222,6 +222,8 @@ def module_lines(answer: WhyPlan, facts: ModuleFacts) -> Iterator[RenderableType
     for number, wave in enumerate(facts.waves):
         where = f"{wave.longest}, {duration(wave.seconds)} on {plural(len(wave.ranks), 'rank')} ({wave.ranks})"
         yield Text(f"wave {number} is bound by {where}; all ranks compute {percent(wave.busy)} of that")
+    if facts.gaps and facts.gaps.hidden:
+        yield Text(f"gaps: {facts.gaps.text}")
     if facts.packs:
         yield Text(f"packs: {pack_text(facts.packs)}")
     if answer.nearest:

@@ -9,6 +9,7 @@ from planner.costs.memory.footprint import (
     layers_on_stage,
 )
 from planner.costs.memory.layer_room import LayerKept, LayerRoom, layer_kept, layer_room, usual_kind
+from planner.costs.memory.model_states import moment_width
 from planner.costs.memory.offload import STEPS as OFFLOAD_STEPS
 from planner.costs.memory.offload import Offloading
 from planner.costs.memory.pipeline_activations import in_flight
@@ -33,6 +34,7 @@ __all__ = [
     "layer_room",
     "layer_token_bytes",
     "layers_on_stage",
+    "moment_width",
     "oom_chance",
     "resident_footprint",
     "stages_bytes",

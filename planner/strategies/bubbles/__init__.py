@@ -1,16 +1,20 @@
 """Encoders in the gaps that an LLM leaves: what there is to place, where it goes, and what that is compared with."""
 
 from planner.strategies.bubbles.bubble_baselines import baseline_alternatives
+from planner.strategies.bubbles.encoder_modes import encoder_modes, fixed_times, numbers_of_passes
 from planner.strategies.bubbles.encoder_passes import GapProblem, gap_problem
-from planner.strategies.bubbles.gap_schedule import POLICIES, GapStream
+from planner.strategies.bubbles.gap_schedule import GapSchedule, GapStream
 from planner.strategies.bubbles.placed_plan import colocated_layouts, placed
 
 __all__ = [
-    "POLICIES",
     "GapProblem",
+    "GapSchedule",
     "GapStream",
     "baseline_alternatives",
     "colocated_layouts",
+    "encoder_modes",
+    "fixed_times",
     "gap_problem",
+    "numbers_of_passes",
     "placed",
 ]

@@ -1,11 +1,11 @@
 """What there is to place: passes of encoders, and the LLM's passes on its first stage, beside which they may run."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import fsum
 
-from planner.costs import Cost, Pricing
+from planner.costs import NO_COST, Cost, Pricing, total_cost
 from planner.plan.mesh.identical_groups import identical_groups
 from planner.plan.plan_file import Plan, assignments
 from planner.plan.task import PASS_PHASES, Phase
@@ -35,29 +35,31 @@ class EncoderPass:
     exchanged: float  # seconds in which that waits for exchanges
     begin: int  # the slot in front of which it may stand at the earliest: gradients are there
     end: int  # the slot that waits for it: the LLM reads; of a backward the number of slots
+    stages: int = 1  # of its encoder, each of which takes that long
+
+    @property
+    def route(self) -> range:
+        """The stages in the order in which it goes through them."""
+        return range(self.stages) if self.phase == "F" else range(self.stages - 1, -1, -1)
 
 
 @dataclass(frozen=True, slots=True)
 class GapProblem:
     """The passes to place, those of each phase in the order in which they are due, and the slots in their order."""
 
+    module: str  # the LLM
     passes: tuple[EncoderPass, ...]
     slots: tuple[Slot, ...]
     once: float  # seconds that the LLM's first stage exchanges once a step: gradients, and updated weights
+    work: tuple[float, float]  # seconds of compute and of exchange of all passes, on the ranks that have most of each
 
     def hidden_at_most(self, waited: float) -> float:
         """Seconds that no order of the passes hides more than: each gap at its rate, and nothing waits for anything.
         `waited`: of the shorter of two that run side by side, the share that takes time all the same.
         """
-        computed, exchanged = both_seconds(self.passes)
-        llm_computed, llm_exchanged = both_seconds(self.slots)
-        return (1.0 - waited) * (min(computed, llm_exchanged + self.once) + min(exchanged, llm_computed))
-
-
-def both_seconds(passes: Iterable[EncoderPass | Slot]) -> tuple[float, float]:
-    """Seconds of compute, and of exchanges, of some passes."""
-    each = [*passes]
-    return fsum(one.computed for one in each), fsum(one.exchanged for one in each)
+        computed, exchanged = self.work
+        beside = fsum(slot.exchanged for slot in self.slots) + self.once
+        return (1.0 - waited) * (min(computed, beside) + min(exchanged, fsum(slot.computed for slot in self.slots)))
 
 
 def gap_problem(plan: Plan, module: str, pricing: Pricing) -> GapProblem:
@@ -65,27 +67,36 @@ def gap_problem(plan: Plan, module: str, pricing: Pricing) -> GapProblem:
     tasks = expand(plan, 0, identical_groups(plan, 0).ranks)
     costs = pricing.with_concurrency(tasks).each_alone(tasks)
     slowest: dict[tuple[str, Phase, int], Cost] = {}
+    work: dict[int, Cost] = {}
     slots, once, rank = list[Slot](), 0.0, plan.layouts[module].ranks[0]
-    stages = {of: number for number, of in enumerate(layout_stages(plan.uses.models[module], plan.layouts[module]))}
-    for (kind, work), cost in zip(tasks.kinds_and_works(range(len(tasks))), costs, strict=True):
+    whole = layout_stages(plan.uses.models[module], plan.layouts[module])
+    stage_of = {layers: number for number, layers in enumerate(whole)}
+    for (kind, on), cost in zip(tasks.kinds_and_works(range(len(tasks))), costs, strict=True):
         own = kind.module == module and rank in kind.ranks
-        if work.micro_batch is None:
+        if on.micro_batch is None:
             once += cost.value if own and kind.phase in ("sync", "gather") else 0.0
         elif own and kind.phase in PASS_PHASES:
-            slots.append(Slot(kind.phase, work.micro_batch, stages[kind.layers], cost.value - cost.comm, cost.comm))
+            slots.append(Slot(kind.phase, on.micro_batch, stage_of[kind.layers], cost.value - cost.comm, cost.comm))
         elif kind.module != module and kind.phase in PASS_PHASES:
-            key = kind.module, kind.phase, work.micro_batch
+            key = kind.module, kind.phase, on.micro_batch
             slowest[key] = max(slowest.get(key, cost), cost, key=lambda each: each.value)
+            work[kind.ranks[0]] = total_cost(work.get(kind.ranks[0], NO_COST), cost)
     readers = reading_micro_batches(plan, module)
     passes = list[EncoderPass]()
     for (name, phase, number), cost in slowest.items():
-        read, seconds = readers.get((name, number), set()), (cost.value - cost.comm, cost.comm)
+        read, stages = readers.get((name, number), set()), plan.layouts[name].pp
+        seconds = cost.value - cost.comm, cost.comm
         if phase == "F" and read:
-            passes.append(EncoderPass(name, phase, number, *seconds, 0, slot_of_read(slots, min(read))))
+            passes.append(EncoderPass(name, phase, number, *seconds, 0, slot_of_read(slots, min(read)), stages))
         elif phase == "B" and read:
-            passes.append(EncoderPass(name, phase, number, *seconds, slot_of_gradients(slots, max(read)), len(slots)))
+            begin = slot_of_gradients(slots, max(read))
+            passes.append(EncoderPass(name, phase, number, *seconds, begin, len(slots), stages))
     rising = sorted(passes, key=lambda each: (each.phase, each.end, each.begin))
-    return GapProblem(tuple(rising), tuple(slots), once)
+    most = (
+        max((c.value - c.comm for c in work.values()), default=0.0),
+        max((c.comm for c in work.values()), default=0.0),
+    )
+    return GapProblem(module, tuple(rising), tuple(slots), once, most)
 
 
 def slot_of_read(slots: Sequence[Slot], micro_batch: int) -> int:

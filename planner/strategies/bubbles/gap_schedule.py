@@ -1,13 +1,13 @@
-"""When passes of encoders run beside the LLM's: one after another on a stream of their own, each from the slot in front
-of which it begins until the slots since then have exchanged for as long as it computes.
+"""When passes of encoders run beside the LLM's: one after another on a stream of their own on each rank, each from the
+slot in front of which it begins until the slots since then have exchanged for as long as it computes.
 
-Forwards are due when the LLM reads, backwards are there when it has returned gradients. Those forwards that cannot be
-done in time run in front of everything; backwards for which no slot is left, or less than there is behind, behind.
+A pass goes through the stages of its encoder, whose streams are apart. Forwards are due when the LLM reads, backwards
+are there when it has returned gradients. Those forwards that cannot be done in time run in front of everything;
+backwards for which no slot is left, or less than there is behind, behind.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -16,15 +16,14 @@ from planner.strategies.bubbles.encoder_passes import EncoderPass, GapProblem
 # early: forwards as soon as the stream is free. late: backwards first, and forwards when they have to; their outputs
 # and what they keep are held for as short as can be.
 Policy = Literal["early", "late"]
-POLICIES: tuple[Policy, ...] = get_args(Policy)
+Starts = list[int]  # slots in front of which a pass begins, stage by stage in the order in which it goes through them
 
 
-@dataclass(frozen=True, slots=True)
-class GapSchedule:
-    """Forwards in front, passes with the slot in front of which each begins, and backwards behind."""
+class GapSchedule(NamedTuple):
+    """Forwards in front, passes with the slots in front of which they begin, and backwards behind."""
 
     front: tuple[EncoderPass, ...]
-    beside: tuple[tuple[EncoderPass, int], ...]
+    beside: tuple[tuple[EncoderPass, tuple[int, ...]], ...]
     behind: tuple[EncoderPass, ...]
 
 
@@ -35,32 +34,8 @@ class GapStream:
         self.slots, self.once = len(problem.slots), problem.once
         self.forwards = [each for each in problem.passes if each.phase == "F"]
         self.backwards = [each for each in problem.passes if each.phase == "B"]
+        self.stages = max((each.stages for each in problem.passes), default=1)
         self.before = np.cumsum([0.0, *(slot.exchanged for slot in problem.slots)])  # seconds exchanged by then
-
-    def schedule(self, policy: Policy, front: int) -> GapSchedule | None:
-        """The schedule with so many forwards in front; None where others would be late."""
-        forwards, backwards = self.forwards[front:], [*self.backwards]
-        latest, beside, now = self.latest_starts(forwards), list[tuple[EncoderPass, int]](), 0
-        while forwards or (backwards and max(now, backwards[0].begin) < self.slots):
-            back = max(now, backwards[0].begin) if backwards else self.slots
-            last = latest[-len(forwards)] if forwards else self.slots
-            forward = bool(forwards) and (
-                policy == "early" or back >= self.slots or self.end(back, backwards[0]) > last
-            )
-            start = back if not forward else now if policy == "early" else max(now, last)
-            if forward and start > last:
-                return None
-            one = forwards.pop(0) if forward else backwards.pop(0)
-            beside.append((one, start))
-            now = self.end(start, one)
-        if beside and beside[-1][0].phase == "B" and self.hides_more_behind(*beside[-1], backwards):
-            backwards.insert(0, beside.pop()[0])
-        return GapSchedule(tuple(self.forwards[:front]), tuple(beside), tuple(backwards))
-
-    def hides_more_behind(self, last: EncoderPass, start: int, behind: Sequence[EncoderPass]) -> bool:
-        """Whether what the LLM exchanges once a step leaves more room for the last backward than the slots do."""
-        room = self.once - sum(each.computed for each in behind)
-        return bool(self.before[-1] - self.before[start] < min(last.computed, room))
 
     @property
     def colocated(self) -> GapSchedule:
@@ -72,16 +47,68 @@ class GapStream:
         each = (self.schedule(policy, front) for front in range(len(self.forwards) + 1))
         return next(found for found in each if found)
 
+    def schedule(self, policy: Policy, front: int) -> GapSchedule | None:
+        """The schedule with so many forwards in front; None where others would be late."""
+        forwards, backwards, beside = (
+            self.forwards[front:],
+            [*self.backwards],
+            list[tuple[EncoderPass, tuple[int, ...]]](),
+        )
+        latest = self.latest_starts(forwards)
+        free = [0] * self.stages  # by stage, the slot from which on its stream is
+        while forwards or backwards:
+            back = self.starts(backwards[0], free) if backwards else [self.slots]
+            forward, due = bool(forwards), latest[-len(forwards)] if forwards else []
+            if forward and policy == "late" and back[-1] < self.slots:
+                forward = self.ends(back, backwards[0])[-1] > due[0]
+            one = forwards.pop(0) if forward else backwards[0]
+            starts = self.starts(one, free) if forward else back
+            if forward and any(start > last for start, last in zip(starts, due, strict=True)):
+                return None
+            if not forward and back[-1] >= self.slots:
+                break
+            if forward and policy == "late":
+                starts = [max(each) for each in zip(starts, due, strict=True)]
+            elif not forward:
+                backwards.pop(0)
+            beside.append((one, tuple(starts)))
+            for stage, end in zip(one.route, self.ends(starts, one), strict=True):
+                free[stage] = end
+        if beside and beside[-1][0].phase == "B" and self.hides_more_behind(*beside[-1], backwards):
+            backwards.insert(0, beside.pop()[0])
+        return GapSchedule(tuple(self.forwards[:front]), tuple(beside), tuple(backwards))
+
+    def hides_more_behind(self, last: EncoderPass, starts: Sequence[int], behind: Sequence[EncoderPass]) -> bool:
+        """Whether what the LLM exchanges once a step leaves more room for the last backward than the slots do."""
+        room = self.once - sum(each.computed for each in behind)
+        return bool(self.before[-1] - self.before[starts[-1]] < min(last.computed, room))
+
+    def starts(self, one: EncoderPass, free: Sequence[int]) -> Starts:
+        """Where a pass begins at the earliest."""
+        found, now = Starts(), one.begin
+        for stage in one.route:
+            found.append(max(now, free[stage]))
+            now = self.end(found[-1], one)
+        return found
+
+    def ends(self, starts: Starts, one: EncoderPass) -> Starts:
+        """The slots in front of which a pass has ended, stage by stage."""
+        return [self.end(start, one) for start in starts]
+
     def end(self, start: int, one: EncoderPass) -> int:
-        """The slot in front of which a pass has ended that began in front of another; behind the last if it has not."""
+        """The slot in front of which a pass has ended on a stage; behind the last if it has not."""
         return min(self.slots, int(np.searchsorted(self.before, self.before[start] + one.computed)))
 
-    def latest_starts(self, forwards: Sequence[EncoderPass]) -> list[int]:
+    def latest_starts(self, forwards: Sequence[EncoderPass]) -> list[Starts]:
         """The slots in front of which forwards have to begin, at the latest; below 0: they cannot be in time."""
-        found, end = list[int](), self.slots
+        found, next_ones = list[Starts](), [self.slots] * self.stages
         for one in reversed(forwards):
-            end = min(end, one.end)
-            needed = self.before[max(0, end)] - one.computed
-            end = int(np.searchsorted(self.before, needed, side="right")) - 1 if end > 0 else -1
-            found.append(end)
+            starts, end = Starts(), one.end
+            for stage in reversed(one.route):
+                end = min(end, next_ones[stage])
+                needed = self.before[max(0, end)] - one.computed
+                end = int(np.searchsorted(self.before, needed, side="right")) - 1 if end > 0 else -1
+                next_ones[stage] = end
+                starts.append(end)
+            found.append(starts[::-1])
         return found[::-1]
