@@ -121,9 +121,12 @@ def rearranged(random: Random, plan: Plan) -> Plan:
     encoded = [cell for cell in cells if cell[0] != "llm"]
     places = []
     for name, number, group in random.sample(encoded, min(len(encoded), random.randrange(3))):
-        phase = random.choice("FB")
-        anchor = {random.choice(("before", "after")): f"llm.{random.choice('FB')}{random.randrange(len(kept))}@0"}
-        places.append(TaskPlacement(do=f"{name}.{phase}{number}", on=group, **anchor))
+        phase, where = random.choice("FB"), random.choice(("before", "after", "beside", "beside"))
+        other = f"{random.choice('FB')}{random.randrange(len(kept))}@0"
+        if phase == "B" and where == "beside":
+            other = random.choice((other, "sync", "gather"))
+        on = random.choice((group, ""))
+        places.append(TaskPlacement(do=f"{name}.{phase}{number}", on=on, **{where: f"llm.{other}"}))
     step = with_fields(plan.steps[0], micro_batches=kept, order={"place": tuple(places)} if places else {})
     return with_fields(plan, steps=(step,))
 

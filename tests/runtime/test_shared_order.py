@@ -20,6 +20,7 @@ from planner.specs.base import with_fields
 from planner.specs.layers.components import Experts
 from tests.examples import thorough
 from tests.plans import encoder_plan, sharded_plan, staged_plan
+from tests.runtime.test_several_modules import GAPS
 from tests.runtime.training_worlds import DECODER, spread
 from tests.several import at_other_times, legal
 from tests.several_steps import legal_and_refused
@@ -32,6 +33,7 @@ BY_HAND = {
     "chunks": spread(4, dp=2, pp=2, rank_order="pp-dp", vpp=2, zero=3, rows=[[(0, 1, 2, 3)]] * 4),
     "experts": spread(4, MOE, dp=4, zero=3, ep=2),
     "an encoder, sharded": encoder_plan(zero=3),
+    **GAPS,
 }
 
 

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from planner.costs.cost_lines import Cost
@@ -123,7 +123,10 @@ def test_a_search_finds_the_same_of_replicas_once_or_each(plan):
 @examples(60)
 @given(any_placed_replicas())
 def test_a_placement_without_a_group_is_one_of_each_group(plan):
-    """Every rank has the same tasks in the same order, of which the same run beside others."""
+    """Every rank has the same tasks in the same order, of which the same run beside others; but where idle ranks join
+    an encoder's micro-batches, which no group names.
+    """
+    assume(plan.layouts["vit"].zero != 3)
     (step,) = plan.steps
     if plan.layouts["vit"].zero == 3:  # ranks without work join, which no placement can name
         return

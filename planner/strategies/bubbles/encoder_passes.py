@@ -1,6 +1,7 @@
 """What there is to place: passes of encoders, and the LLM's passes on its first stage, beside which they may run."""
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import fsum
 
@@ -80,23 +81,34 @@ def gap_problem(plan: Plan, module: str, pricing: Pricing) -> GapProblem:
             key = kind.module, kind.phase, on.micro_batch
             slowest[key] = max(slowest.get(key, cost), cost, key=lambda each: each.value)
             work[kind.ranks[0]] = total_cost(work.get(kind.ranks[0], NO_COST), cost)
-    first = {slot.micro_batch: at for at, slot in reversed([*enumerate(slots)]) if (slot.phase, slot.stage) == ("F", 0)}
-    last = {slot.micro_batch: at for at, slot in enumerate(slots) if slot.phase in "BI" and slot.stage == 0}
     readers = reading_micro_batches(plan, module)
     passes = list[EncoderPass]()
     for (name, phase, number), cost in slowest.items():
         read, stages = readers.get((name, number), set()), plan.layouts[name].pp
         seconds = cost.value - cost.comm, cost.comm
         if phase == "F" and read:
-            passes.append(EncoderPass(name, phase, number, *seconds, 0, first[min(read)], stages))
+            passes.append(EncoderPass(name, phase, number, *seconds, 0, slot_of_read(slots, min(read)), stages))
         elif phase == "B" and read:
-            passes.append(EncoderPass(name, phase, number, *seconds, 1 + last[max(read)], len(slots), stages))
+            begin = slot_of_gradients(slots, max(read))
+            passes.append(EncoderPass(name, phase, number, *seconds, begin, len(slots), stages))
     rising = sorted(passes, key=lambda each: (each.phase, each.end, each.begin))
     most = (
         max((c.value - c.comm for c in work.values()), default=0.0),
         max((c.comm for c in work.values()), default=0.0),
     )
     return GapProblem(module, tuple(rising), tuple(slots), once, most)
+
+
+def slot_of_read(slots: Sequence[Slot], micro_batch: int) -> int:
+    """The first slot that reads what encoders make for a micro-batch, or for a later one if this replica has none."""
+    first = (at for at, slot in enumerate(slots) if (slot.phase, slot.stage) == ("F", 0))
+    return next((at for at in first if slots[at].micro_batch >= micro_batch), len(slots))
+
+
+def slot_of_gradients(slots: Sequence[Slot], micro_batch: int) -> int:
+    """The slot behind the last that returns gradients of a micro-batch, or of one before if this replica has none."""
+    last = (at for at, slot in enumerate(slots) if slot.phase in "BI" and slot.stage == 0)
+    return 1 + max((at for at in last if slots[at].micro_batch <= micro_batch), default=-1)
 
 
 def reading_micro_batches(plan: Plan, module: str) -> dict[tuple[str, int], set[int]]:
