@@ -48,6 +48,7 @@ from planner.units import percent
 SUMMARY = "passes of encoders in the gaps of the LLM's: beside its exchanges, on the ranks that they share"
 
 NAME = "encoder_bubbles"
+MOST_PLACED = 60  # passes of a step, each on a line of its own: more can hardly be read
 
 
 class Tried(NamedTuple):
@@ -95,7 +96,7 @@ def plan(inputs: Inputs, base: Plan | None) -> Plan:
         if draft.tried.seconds - draft.hidden_at_most < best.seconds:
             found = [*placements(draft)]
             tried += len(found)
-            quickest = min(found, key=lambda one: one.seconds)
+            quickest = min(found, key=lambda one: one.seconds, default=best)
             best, of = (quickest, draft) if quickest.seconds < best.seconds else (best, of)
     best = min((best, *varied(of)), key=lambda one: one.seconds)
     effort = f"{base.outcome.effort}; {len(drafts)} colocated, {tried} placements simulated: {best.order}"
@@ -164,7 +165,8 @@ def in_order(draft: Colocated, order: str, found: GapSchedule) -> Iterator[Tried
     shared = SharedPrices()
     for after_update in range(min(len(found.behind), 1) + 1):
         plan = placed(draft.tried.plan, found, draft.problem, after_update)
-        yield Tried(plan, seconds_of(plan, shared), order)
+        if len(plan.steps[0].placements) <= MOST_PLACED:
+            yield Tried(plan, seconds_of(plan, shared), order)
 
 
 def seconds_of(plan: Plan, shared: SharedPrices) -> float:
