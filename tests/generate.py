@@ -16,6 +16,7 @@ from planner.specs.framework.software import Software
 from planner.specs.framework.timing_coefficients import WIDTHS
 from planner.specs.hardware.cluster import Cluster, Level, RankKind
 from planner.specs.hardware.node_cluster import NodeAdapters, NodeCluster, NodeGpus
+from planner.specs.hardware.pool import PoolKind
 from planner.specs.hardware.profile import PassCosts, PassFit
 from planner.specs.job import Job
 from planner.specs.layers import Audio, Decoder, TextEncoder, Vit
@@ -263,6 +264,14 @@ def passes() -> st.SearchStrategy:
     )
 
 
+def pool_kinds() -> st.SearchStrategy[PoolKind]:
+    """Counts that may be rented, or the most."""
+    some = st.lists(st.integers(1, 100), min_size=1, max_size=3).map(tuple)
+    return unchecked(PoolKind, counts=some, max=st.none()) | unchecked(
+        PoolKind, counts=st.just(()), max=st.integers(1, 100)
+    )
+
+
 def references() -> st.SearchStrategy[TaskRef]:
     """Names of modules and groups may have dots, but none of what else a reference is made of."""
     rows, indices = st.integers(0, 10**9 - 1), st.integers(0, 1000)
@@ -328,6 +337,7 @@ CHECKED = {
     Model: models,
     Workload: workloads,
     PassCosts: passes,
+    PoolKind: pool_kinds,
     TaskPlacement: places,
     DrawnImages: lambda: named_or(DrawnImages, "sizes"),
     DrawnClips: lambda: named_or(DrawnClips, "seconds"),
