@@ -46,11 +46,12 @@ from planner.costs.packing_problem import (
 )
 from planner.costs.packing_table import Floats, Ints, PackingTable, packing_table
 from planner.costs.price_table import price_table, with_overlap
-from planner.costs.pricing import Pricing, StepPrices, pricing_of
+from planner.costs.pricing import Pricing, pricing_of
 from planner.costs.rate_lines import head_line, layers_line
 from planner.costs.shared_prices import SendRoute, SharedPrices
 from planner.costs.side_by_side import SideBySide
 from planner.costs.step.expert_ratio import expert_ratio, published_ratio
+from planner.costs.step_prices import StepPrices, step_prices
 from planner.costs.tower_exchange import TowerExchange, on_replicas, replica_ranks
 from planner.costs.tower_seconds import TowerSeconds
 from planner.costs.ulysses_or_ring import allowed_degrees, split_degree
@@ -132,6 +133,7 @@ __all__ = [
     "smooth_max",
     "split_degree",
     "stack_columns",
+    "step_prices",
     "total_cost",
     "usd_per_hour",
     "with_overlap",

@@ -8,7 +8,7 @@ for all the same. Efficiency is the share of encoders' work, alone, that gaps ho
 
 import numpy as np
 
-from planner.costs import Floats, SideBySide
+from planner.costs import Floats, SideBySide, step_prices
 from planner.plan.plan_file import Plan
 from planner.scoring.score import Score
 from planner.specs.base import Spec
@@ -53,7 +53,7 @@ def gap_use(plan: Plan, scored: Score) -> GapUse | None:
     for name, layout in plan.layouts.items():
         held[name in encoders] |= {*layout.ranks}
     pricing = scored.plan_memory.pricing
-    costs = pricing.with_concurrency(scored.tasks).each_alone(scored.tasks)
+    costs = step_prices(pricing, scored.tasks).each_alone(scored.tasks)
     beside = SideBySide(scored.tasks, costs, *pricing.waited_shares)
     alike, simulated = beside.alike.representative, scored.timeline.representative_of
     shared = [alike[simulated(rank)] for rank in held[True] & held[False] if simulated(rank) in alike]

@@ -1,6 +1,8 @@
 """The simulation of one step of a plan."""
 
-from planner.costs import Pricing, pricing_of
+from functools import partial
+
+from planner.costs import Pricing, pricing_of, step_prices
 from planner.plan.mesh.identical_groups import (
     MAX_UNFOLDED_RANKS,
     NO_IDENTICAL_GROUPS,
@@ -27,11 +29,11 @@ def simulated_step(
 ) -> tuple[TaskTable, Timeline]:
     """The tasks of a step that are simulated, and their timeline."""
     tasks = expand(plan, number, alike.ranks)
-    return tasks, simulate(tasks, pricing.with_concurrency(tasks), plan.size, alike, overlap.occupied_streams)
+    return tasks, simulate(tasks, step_prices(pricing, tasks), plan.size, alike, overlap.occupied_streams)
 
 
 def step_seconds(plan: Plan, number: int = 0) -> float:
     """The seconds of a step alone, for who compares many plans by them; one group of each kind is simulated."""
     pricing, alike = pricing_of(plan), identical_groups(plan, number)
-    seconds = equal_step_seconds(plan, number, alike.ranks, pricing.with_concurrency)
+    seconds = equal_step_seconds(plan, number, alike.ranks, partial(step_prices, pricing))
     return simulated_step(plan, number, pricing, alike)[1].step_seconds if seconds is None else seconds

@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.costs import Pricing, SharedPrices, pricing_of
+from planner.costs import Pricing, SharedPrices, pricing_of, step_prices
 from planner.plan.plan_file import Plan
 from planner.plan.schedules import Slot
 from planner.plan.schedules.zero_bubble import KEPT_FOR_WEIGHTS
@@ -127,7 +127,7 @@ class TriedPlan:
     def step_seconds(self) -> float:
         """The seconds of the step, as its score has them. Raises InputError for offload that would not hide."""
         require_hidden_offload(self.plan, 0, self.pricing, self.tasks)
-        return simulated_end(self.tasks, self.pricing.with_concurrency(self.tasks))
+        return simulated_end(self.tasks, step_prices(self.pricing, self.tasks))
 
 
 def least_seconds(plan: Plan, pricing: Pricing, represented: Mapping[int, int]) -> float:
@@ -144,7 +144,7 @@ def least_seconds(plan: Plan, pricing: Pricing, represented: Mapping[int, int]) 
         ]
         tasks = draft.apart(np.concatenate(passes))
         on_ranks = ragged([kind.ranks for kind in tasks.kinds]).gathered(tasks.kind)
-        seconds = np.array([cost.value for cost in pricing.with_concurrency(()).each(tasks)])
+        seconds = np.array([cost.value for cost in step_prices(pricing, ()).each(tasks)])
         np.add.at(busy, on_ranks.values, seconds[on_ranks.owners()])
     return float(busy.max())
 

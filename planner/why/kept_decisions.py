@@ -8,7 +8,7 @@ places, their sizes become others, and samples that read them have as many token
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from planner.costs import Cost, pricing_of
+from planner.costs import Cost, pricing_of, step_prices
 from planner.plan.mesh.identical_groups import identical_groups
 from planner.plan.plan_file import Plan
 from planner.plan.task import PASS_PHASES, Task
@@ -43,7 +43,7 @@ def seconds_with_faster(plan: Plan, module: str) -> float:
     """Seconds of the step where one module's passes take half of their compute, and their exchange stays."""
     alike = identical_groups(plan, 0)
     tasks = expand(plan, 0, alike.ranks)
-    price = pricing_of(plan).with_concurrency(tasks)
+    price = step_prices(pricing_of(plan), tasks)
     return simulate(tasks, halved(price, module), plan.size, alike).step_seconds
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from planner import files
+from planner.costs import step_prices
 from planner.costs.layout_columns import columns_of
 from planner.costs.memory.token_caps import resident_footprint
 from planner.costs.pricing import pricing_of
@@ -34,7 +35,7 @@ def said(**ranges) -> dict:
 
 
 def prices(plan: Plan) -> dict[str, tuple[Task, float, float]]:
-    price = pricing_of(plan).with_concurrency(expand(plan))
+    price = step_prices(pricing_of(plan), expand(plan))
     return {task.id: (task, price(task).value, price(task).comm) for task in expand(plan)}
 
 

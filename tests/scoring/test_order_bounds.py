@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.costs import pricing_of
+from planner.costs import pricing_of, step_prices
 from planner.plan.legal.plan_laws import violations
 from planner.plan.plan_file import Plan
 from planner.plan.schedules import SCHEDULES
@@ -69,7 +69,7 @@ def test_cutting_a_backward_changes_no_work(chance, pp, micro_batches):
     lines = slot_lines(some_order(chance, pp, micro_batches, 1))
     plans = [priced(ordered_plan(pp, micro_batches, order)) for order in (lines, "1f1b")]
     tasks = [*map(expand, plans)]
-    costs = [pricing_of(plan).with_concurrency(own).each_alone(own) for plan, own in zip(plans, tasks, strict=True)]
+    costs = [step_prices(pricing_of(plan), own).each_alone(own) for plan, own in zip(plans, tasks, strict=True)]
     work = [busiest_rank_seconds(*each) for each in zip(tasks, costs, strict=True)]
     assert work[0] == pytest.approx(work[1], rel=1e-9)
 

@@ -1,10 +1,11 @@
 """The seconds of a step, however they are asked for, and prices of tasks that are alike."""
 
+from functools import partial
 from math import prod
 
 import pytest
 
-from planner.costs import pricing_of
+from planner.costs import pricing_of, step_prices
 from planner.layouts.space.layout_fields import SEARCHED_FIELDS, layout_of
 from planner.layouts.space.layout_problem import layout_problem
 from planner.plan.mesh.identical_groups import identical_groups
@@ -48,7 +49,7 @@ def test_copied_micro_batches_take_as_long_as_expanded_ones(tmp_path, schedule, 
     plan = equal_plan(tmp_path, count, schedule, **few)
     pricing, alike = pricing_of(plan), identical_groups(plan, 0)
     assert (
-        equal_step_seconds(plan, 0, alike.ranks, pricing.with_concurrency)
+        equal_step_seconds(plan, 0, alike.ranks, partial(step_prices, pricing))
         == simulated_step(plan, 0, pricing, alike)[1].step_seconds
     )
 
@@ -66,7 +67,7 @@ def test_gradients_reduced_as_they_come_are_exposed_in_each_micro_batch(tmp_path
     tasks, whole = simulated_step(plan, 0, pricing, alike)
     assert step_seconds(plan) == whole.step_seconds
     sync = next(task for task in tasks if task.phase == "sync" and task.micro_batch is None)
-    each, once = (pricing_of(some).with_concurrency(tasks)(sync).value for some in (plan, held))
+    each, once = (step_prices(pricing_of(some), tasks)(sync).value for some in (plan, held))
     assert each == pytest.approx(96 * once, rel=EQUAL) and once > 0.0
 
 
@@ -74,7 +75,7 @@ def test_gradients_reduced_as_they_come_are_exposed_in_each_micro_batch(tmp_path
 def test_tasks_alike_are_priced_once_and_as_each_alone(tmp_path, few):
     plan = equal_plan(tmp_path, 8, **few)
     tasks = expand(plan)
-    price = pricing_of(plan).with_concurrency(tasks)
+    price = step_prices(pricing_of(plan), tasks)
     assert price.each(tasks) == [price(task) for task in tasks]
 
 
@@ -83,6 +84,6 @@ def test_weights_that_stay_gathered_are_gathered_in_the_first_micro_batch_alone(
     stay = with_fields(plan.uses.prices.accounting, keeps_gathered=True)
     kept = with_fields(plan, uses=with_fields(plan.uses, prices=with_fields(plan.uses.prices, accounting=stay)))
     tasks = expand(plan)
-    costs = pricing_of(kept).with_concurrency(tasks).each(tasks)
+    costs = step_prices(pricing_of(kept), tasks).each(tasks)
     found = [(task.micro_batch, cost.value) for task, cost in zip(tasks, costs, strict=True) if task.phase == "gather"]
     assert len(found) == 16 and all((seconds > 0) == (not number) for number, seconds in found)

@@ -4,6 +4,7 @@ from dataclasses import fields
 
 import pytest
 
+from planner.costs import step_prices
 from planner.costs.packing_problem import PackingProblem
 from planner.packing.packed_groups import Packing, packing_seconds
 from planner.plan.legal.plan_laws import violations
@@ -34,7 +35,7 @@ def require_taken(plan: Plan, problem: PackingProblem, packed: Packing) -> None:
     counts of these what nothing hides, and no wait for the host.
     """
     found = score(plan)
-    price, tasks = found.plan_memory.pricing.with_concurrency(found.tasks), found.tasks
+    price, tasks = step_prices(found.plan_memory.pricing, found.tasks), found.tasks
     exposed = sum(price(task).value for task in tasks if task.phase in ("gather", "sync"))
     update = max(price(task).value for task in tasks if task.phase == "update")
     parts = {field.name: getattr(problem, field.name) for field in fields(PackingProblem)}

@@ -7,7 +7,7 @@ from math import inf
 import numpy as np
 import pytest
 
-from planner.costs import pricing_of
+from planner.costs import pricing_of, step_prices
 from planner.errors import Infeasible
 from planner.layouts import layouts_of, screen
 from planner.plan.tasks.expand import expand
@@ -48,7 +48,7 @@ def test_prices_that_plans_share_are_their_own_to_the_last_bit(tried):
     for each in fitting[::12]:
         tasks = expand(each.plan)
         own, shared = (pricing_of(each.plan, prices) for prices in (None, trials.prices))
-        prices = [pricing.with_concurrency(tasks) for pricing in (own, shared)]
+        prices = [step_prices(pricing, tasks) for pricing in (own, shared)]
         assert [prices[0](task) for task in tasks] == [prices[1](task) for task in tasks]
     assert len(trials.prices.known) < len(fitting)
 

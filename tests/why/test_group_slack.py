@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from planner import pipeline
+from planner.costs import step_prices
 from planner.costs.pricing import pricing_of
 from planner.errors import InputError
 from planner.scoring.score import score
@@ -43,7 +44,7 @@ def when_longer(plan, load, seconds):
     """The end of the last backward if one group took so much longer."""
     name = f"/B/{load.micro_batch}/{load.group}"
     tasks = score(plan).tasks
-    price = pricing_of(plan).with_concurrency(tasks)
+    price = step_prices(pricing_of(plan), tasks)
 
     def slower(task):
         cost = price(task)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from math import inf
 from typing import NamedTuple
 
-from planner.costs import Pricing
+from planner.costs import Pricing, step_prices
 from planner.orders import PipelineProblem, StageTable, bound_any_sequence
 from planner.plan.plan_file import Plan
 from planner.plan.schedules.zero_bubble import KEPT_FOR_WEIGHTS
@@ -68,7 +68,7 @@ def pipelines_of_groups(
     Some backward starts at the peak of activations, so every order leaves room for the least recomputed bytes (min),
     and an order that leaves room for the most fits (max).
     """
-    price = pricing.with_concurrency(tasks)
+    price = step_prices(pricing, tasks)
     once = [(set(task.ranks), price(task).value) for task in tasks if task.micro_batch is None]
     return [
         ReplicaPipeline(tuple(each.forwards[0]), pipeline_of_group(plan, pricing, each, once, counted))

@@ -31,7 +31,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from planner.costs import Cost, Floats, PackingProblem, Pricing, packing_table
+from planner.costs import Cost, Floats, PackingProblem, Pricing, packing_table, step_prices
 from planner.plan.plan_file import Plan
 from planner.plan.task import Task
 from planner.plan.tasks.task_table import TaskTable
@@ -151,7 +151,7 @@ def busiest_of_step(step: BoundedStep) -> float:
     """The seconds of a step's busiest rank, in any order of its tasks that its software can launch."""
     encoders, own_order = {edge.source for edge in step.plan.edges}, step.plan.uses.software.knobs.orders == "any"
     waited, _ = step.pricing.waited_shares
-    costs = step.pricing.with_concurrency(step.tasks).each_alone(step.tasks)
+    costs = step_prices(step.pricing, step.tasks).each_alone(step.tasks)
     return busiest_rank_seconds(step.tasks, costs, encoders, waited if own_order else 1.0)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import fsum
 
-from planner.costs import NO_COST, Cost, Pricing, total_cost
+from planner.costs import NO_COST, Cost, Pricing, step_prices, total_cost
 from planner.plan.mesh.identical_groups import identical_groups
 from planner.plan.plan_file import Plan, assignments
 from planner.plan.task import PASS_PHASES, Phase
@@ -65,7 +65,7 @@ class GapProblem:
 def gap_problem(plan: Plan, module: str, pricing: Pricing) -> GapProblem:
     """What there is to place in a plan of one step; `module`: the LLM."""
     tasks = expand(plan, 0, identical_groups(plan, 0).ranks)
-    costs = pricing.with_concurrency(tasks).each_alone(tasks)
+    costs = step_prices(pricing, tasks).each_alone(tasks)
     slowest: dict[tuple[str, Phase, int], Cost] = {}
     work: dict[int, Cost] = {}
     slots, once, rank = list[Slot](), 0.0, plan.layouts[module].ranks[0]

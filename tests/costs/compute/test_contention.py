@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner import files
+from planner.costs import step_prices
 from planner.costs.compute.contention import CONTENTION_SPREAD, GAMMA, KAPPA, DeviceUse, concurrent_demand, slowdown
 from planner.costs.pricing import pricing_of
 from planner.plan.plan_file import Plan, SharedDeviceItems
@@ -71,7 +72,7 @@ def test_one_more_concurrent_pass_makes_nothing_faster(own, others, one):
 
 def test_passes_with_a_share_take_longer_and_others_what_they_took():
     plan, alone = SHARED, whole(SHARED)
-    price, before = pricing_of(plan).with_concurrency(expand(plan)), pricing_of(alone).with_concurrency(expand(alone))
+    price, before = step_prices(pricing_of(plan), expand(plan)), step_prices(pricing_of(alone), expand(alone))
     for task, same in zip(expand(plan), expand(alone), strict=True):
         cost, usual = price.alone(task), before.alone(same)
         if task.phase in PASS_PHASES and task.share < 1:
