@@ -36,10 +36,11 @@ class GapUse(Spec, omit_defaults=False):
 
     @property
     def text(self) -> str:
-        """What is hidden, and what is left outside and why: `120.0 ms hidden of 350.0 ms; filled within passes …`."""
+        """What is hidden, what is left outside, and of placed passes why: `120.0 ms hidden of 350.0 ms; filled …`."""
         kinds = {"within passes": self.within_passes, "once a step": self.once_a_step}
-        works = {"forwards, due before more is exchanged": self.forwards}
-        works |= {"backwards, whose gradients come last": self.backwards}
+        placed = self.within_passes.filled > 0  # else nobody looked where passes could be
+        works = {"forwards" + ", due before more is exchanged" * placed: self.forwards}
+        works |= {"backwards" + ", whose gradients come last" * placed: self.backwards}
         filled = [f"{name} {duration(g.filled)} of {duration(g.seconds)}" for name, g in kinds.items() if g.seconds]
         left = {what: work.seconds - work.filled for what, work in works.items() if work.filled < work.seconds}
         outside = [f"{duration(seconds)} of {what}" for what, seconds in left.items()]

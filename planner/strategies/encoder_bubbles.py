@@ -8,8 +8,8 @@ have a stream of its own beside the LLM's passes, whose exchanges leave the devi
     a pass begins in front of a slot, and takes the slots behind it until Σ S ≥ c            GapStream (gap_schedule.py)
     forwards end before the LLM reads (EF ≤ F), backwards begin when gradients are there (EB ≥ B)           the same
     backwards behind the LLM's last: beside its reduction, or beside its gather of updated weights     placed_plan
-    as many micro-batches to a pass as is quickest, the fewer the more find a gap                granularities, here
-    T simulated                                                                                     quickest, here
+    as many micro-batches to a pass as is quickest, the fewer the more find a gap    numbers_of_passes (encoder_modes)
+    T simulated                                                                                         plan, here
 
 c and s are seconds of compute and exchange of the pass, C and S of the slots. Optimus cuts layers into kernels, as a
 layer takes longer than an exchange; here passes are whole, and go on from one exchange to the next at the rate at which
@@ -21,12 +21,12 @@ from math import inf
 from typing import NamedTuple
 
 from planner.costs import SharedPrices, pricing_of
-from planner.errors import Infeasible, InputError, Unsupported
+from planner.errors import Infeasible, Unsupported
 from planner.layouts import unbounded_jointly, with_joint_fields
 from planner.plan.join_plans import round_digits
 from planner.plan.legal.plan_laws import require_legal
 from planner.plan.plan_file import Alternative, Plan
-from planner.scoring import TriedPlan, over_joint_space, with_score
+from planner.scoring import over_joint_space, with_score
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
 from planner.strategies.bubbles import (
@@ -42,7 +42,7 @@ from planner.strategies.bubbles import (
     numbers_of_passes,
     placed,
 )
-from planner.strategies.static import draft_of_layouts
+from planner.strategies.static import draft_of_layouts, fitting_seconds
 from planner.units import percent
 
 SUMMARY = "passes of encoders in the gaps of the LLM's: beside its exchanges, on the ranks that they share"
@@ -98,7 +98,8 @@ def plan(inputs: Inputs, base: Plan | None) -> Plan:
             tried += len(found)
             quickest = min(found, key=lambda one: one.seconds, default=best)
             best, of = (quickest, draft) if quickest.seconds < best.seconds else (best, of)
-    best = min((best, *varied(of)), key=lambda one: one.seconds)
+    more = [*varied(of)]
+    best, tried = min((best, *more), key=lambda one: one.seconds), tried + len(more)
     effort = f"{base.outcome.effort}; {len(drafts)} colocated, {tried} placements simulated: {best.order}"
     chosen = as_before(base, f"of {tried} placements in gaps, none is quicker than encoders where they are")
     if best.plan is not base:
@@ -140,7 +141,7 @@ def colocated_plans(inputs: Inputs, base: Plan) -> Iterator[Colocated]:
                 continue
             pricing = pricing_of(draft, shared)
             problem, waited = gap_problem(draft, inputs.module, pricing), pricing.waited_shares[0]
-            yield Colocated(Tried(draft, seconds_of(draft, shared)), problem, problem.hidden_at_most(waited))
+            yield Colocated(Tried(draft, fitting_seconds(draft, shared)), problem, problem.hidden_at_most(waited))
 
 
 def placements(draft: Colocated) -> Iterator[Tried]:
@@ -166,17 +167,7 @@ def in_order(draft: Colocated, order: str, found: GapSchedule) -> Iterator[Tried
     for after_update in range(min(len(found.behind), 1) + 1):
         plan = placed(draft.tried.plan, found, draft.problem, after_update)
         if len(plan.steps[0].placements) <= MOST_PLACED:
-            yield Tried(plan, seconds_of(plan, shared), order)
-
-
-def seconds_of(plan: Plan, shared: SharedPrices) -> float:
-    """Seconds of a plan's step by simulation; infinite where it does not fit."""
-    tried = TriedPlan(plan, shared)
-    try:
-        tried.require_memory()
-        return round_digits(tried.step_seconds())
-    except (Infeasible, InputError):
-        return inf
+            yield Tried(plan, fitting_seconds(plan, shared), order)
 
 
 def scored(inputs: Inputs, plan: Plan, effort: str) -> Plan:

@@ -54,8 +54,9 @@ class GapProblem:
     work: tuple[float, float]  # seconds of compute and of exchange of all passes, on the ranks that have most of each
 
     def hidden_at_most(self, waited: float) -> float:
-        """Seconds that no order of the passes hides more than: each gap at its rate, and nothing waits for anything.
-        `waited`: of the shorter of two that run side by side, the share that takes time all the same.
+        """Seconds that no order of the passes hides more than, each gap filled at its rate, and nothing waited for; by
+        the slots of one replica: of unlike replicas, about. `waited`: of the shorter of two that run side by side, the
+        share that takes time all the same.
         """
         computed, exchanged = self.work
         beside = fsum(slot.exchanged for slot in self.slots) + self.once

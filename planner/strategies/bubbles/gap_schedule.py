@@ -57,11 +57,8 @@ class GapStream:
 
     def schedule(self, policy: Policy, front: int) -> GapSchedule | None:
         """The schedule with so many forwards in front; None where others would be late."""
-        forwards, backwards, beside = (
-            self.forwards[front:],
-            [*self.backwards],
-            list[tuple[EncoderPass, tuple[int, ...]]](),
-        )
+        forwards, backwards = self.forwards[front:], [*self.backwards]
+        beside: list[tuple[EncoderPass, tuple[int, ...]]] = []
         latest = self.latest_starts(forwards)
         free = [0] * self.stages  # by stage, the slot from which on its stream is
         while forwards or backwards:

@@ -165,9 +165,11 @@ def quicker_assignment(
     return draft
 
 
-def fitting_seconds(plan: Plan) -> float:
-    """Seconds of a plan's step by simulation, as files have them; infinite where it does not fit."""
-    tried = TriedPlan(plan)
+def fitting_seconds(plan: Plan, shared: SharedPrices | None = None) -> float:
+    """Seconds of a plan's step by simulation, as files have them; infinite where it does not fit. `shared`: prices,
+    with other plans of its job.
+    """
+    tried = TriedPlan(plan, SharedPrices() if shared is None else shared)
     try:
         tried.require_memory()
         return round_digits(tried.step_seconds())
