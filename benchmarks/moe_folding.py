@@ -169,7 +169,7 @@ def eos() -> MachineModel:
     """DGX H100 nodes, 400 Gb/s a GPU."""
     device, software = library.read_named("h100-80gb", Profile)[0], library.read_named("megatron", Software)[0]
     cluster = library.read_named("h100x256", Cluster)[0]
-    return machine_of(cluster, device.device, device.rates, software.timing, software.accounting)
+    return machine_of(cluster, cluster.ranks[0].kind, device.device, device.rates, software.timing, software.accounting)
 
 
 def mfu_of(model: Published, pick: Pick) -> float:

@@ -288,6 +288,7 @@ def peak_flops(device: Device, dtype: str) -> float:
 
 def machine_of(
     cluster: Cluster,
+    kind: str,
     device: Device,
     rates: DeviceRates | None,
     timing: TimingCoefficients,
@@ -295,4 +296,4 @@ def machine_of(
 ) -> MachineModel:
     """The machine that ranks of one kind in a cluster form."""
     known = complete_rates(rates, device.kind)
-    return MachineModel(device, known, network_of(cluster, known), timing, accounting or MEGATRON_ACCOUNTING)
+    return MachineModel(device, known, network_of(cluster, kind, known), timing, accounting or MEGATRON_ACCOUNTING)

@@ -18,7 +18,14 @@ import numpy as np
 
 from planner.costs.cost_lines import NO_COST, Cost
 from planner.costs.layout_columns import Number
-from planner.specs.hardware.cluster import Cluster, nearest_level
+from planner.specs.hardware.cluster import (
+    Cluster,
+    device_of_rank,
+    has_own_levels,
+    levels_of_kind,
+    nearest_level,
+    node_of_rank,
+)
 from planner.specs.hardware.device_rates import DeviceRates
 from planner.specs.hardware.profile import CollectiveCosts, CollectivePoint
 from planner.units import GB, US
@@ -202,19 +209,24 @@ def measured_point(points: Sequence[CollectivePoint], ranks: int, nearer: int) -
 
 def group_of_ranks(cluster: Cluster, ranks: Sequence[int]) -> CommGroup:
     """The group that these ranks form. A ring is as wide as its narrowest node."""
-    near, level = cluster.levels[0], nearest_level(cluster, ranks[0], ranks[-1])
+    near, level = levels_of_kind(cluster, device_of_rank(cluster, ranks[0]))[0], nearest_level(cluster, ranks[0], ranks[-1])
     if level is near:
         return CommGroup(len(ranks), 1, len(ranks))
-    fewest = min(Counter(rank // near.ranks for rank in ranks).values())
+    fewest = min(Counter(node_of_rank(cluster, rank) if has_own_levels(cluster) else rank // near.ranks for rank in ranks).values())
     return CommGroup(len(ranks), near.ranks / fewest, level.ranks)
 
 
-def network_of(cluster: Cluster, rates: DeviceRates, tables: dict[str, CollectiveCosts] | None = None) -> NetworkModel:
-    """The levels of a cluster with the bandwidth that collectives reach: links within a node, adapters beyond."""
-    shares = [rates.link_share, *(rates.adapter_share for _ in cluster.levels[1:])]
+def network_of(
+    cluster: Cluster, kind: str, rates: DeviceRates, tables: dict[str, CollectiveCosts] | None = None
+) -> NetworkModel:
+    """The levels between ranks of a kind with the bandwidth that collectives reach: links within a node, adapters
+    beyond; the farthest joins them with others.
+    """
+    every = levels_of_kind(cluster, kind)
+    shares = [rates.link_share, *(rates.adapter_share for _ in every[1:])]
     levels = tuple(
         NetworkLevel(level.ranks, level.gb_per_s * (share or 1.0), level.latency_us)
-        for level, share in zip(cluster.levels, shares, strict=True)
+        for level, share in zip(every, shares, strict=True)
     )
     return NetworkModel(levels, tables or {})
 

@@ -411,9 +411,9 @@ class Pricing:
         prices = self.prices
         rates = complete_rates(prices.rates.get(kind), self.devices[kind].kind)
         tables = entries_of_kind(prices.collectives, kind)
-        analytic = machine_of(self.cluster, self.devices[kind], rates, prices.timing, prices.accounting)
+        analytic = machine_of(self.cluster, kind, self.devices[kind], rates, prices.timing, prices.accounting)
         return MachineModel(
-            analytic.device, rates, network_of(self.cluster, rates, tables), prices.timing, prices.accounting
+            analytic.device, rates, network_of(self.cluster, kind, rates, tables), prices.timing, prices.accounting
         )
 
     def offloading(self, module: str, kind: str, layers: Layers) -> Offloading:

@@ -1,10 +1,15 @@
 """The space of static layouts: every one that divides evenly, what each costs and needs, and a bound over all."""
 
-from planner.layouts.bounds.divided_layouts import DividedLayout, divided_layouts, spread_otherwise
+from planner.layouts.bounds.divided_layouts import (
+    DividedLayout,
+    divided_layouts,
+    spread_otherwise,
+    spread_stages,
+)
 from planner.layouts.bounds.joint_bound import joint_bound
 from planner.layouts.bounds.space_bound import LayoutBounds, layout_bounds, space_bound
 from planner.layouts.bounds.split_bound import divisions_near, least_divided
-from planner.layouts.bounds.work_bound import may_be_below, work_bound
+from planner.layouts.bounds.work_bound import may_be_below, mixed_work_bound, work_bound
 from planner.layouts.screening.cells import quickest_cell
 from planner.layouts.screening.layout_screening import (
     Floats,
@@ -77,6 +82,7 @@ __all__ = [
     "layouts_of",
     "least_divided",
     "may_be_below",
+    "mixed_work_bound",
     "most_conventional",
     "priced_problem",
     "quickest_cell",
@@ -88,6 +94,7 @@ __all__ = [
     "searched_sets",
     "space_bound",
     "spread_otherwise",
+    "spread_stages",
     "table_points",
     "unbounded_jointly",
     "usual_zero",

@@ -18,7 +18,7 @@ from planner.plan.tasks.task_table import TaskTable
 from planner.plan.tokens.encoder_outputs import fed_tokens
 from planner.scoring.objective_value import item_lengths
 from planner.specs.base import Ranks, with_fields
-from planner.specs.hardware.cluster import device_of_rank
+from planner.specs.hardware.cluster import Level, device_of_rank
 from planner.specs.shapes import step_flops
 
 # Nothing beside compute, no latency, as many tokens for every expert.
@@ -90,5 +90,11 @@ def at_link_peak(plan: Plan) -> Plan:
     prices, cluster = plan.uses.prices, plan.uses.cluster
     rates = {kind: with_fields(each, link_share=None, adapter_share=None) for kind, each in prices.rates.items()}
     quick = with_fields(prices, rates=rates, collectives={}, timing=with_fields(prices.timing, **BARE))
-    levels = tuple(with_fields(level, latency_us=0.0) for level in cluster.levels)
-    return with_fields(plan, uses=with_fields(plan.uses, cluster=with_fields(cluster, levels=levels), prices=quick))
+    entries = tuple(with_fields(entry, levels=without_latency(entry.levels)) for entry in cluster.ranks)
+    near = with_fields(cluster, ranks=entries, levels=without_latency(cluster.levels))
+    return with_fields(plan, uses=with_fields(plan.uses, cluster=near, prices=quick))
+
+
+def without_latency(levels: tuple[Level, ...]) -> tuple[Level, ...]:
+    """Levels over which nothing takes long to arrive."""
+    return tuple(with_fields(level, latency_us=0.0) for level in levels)

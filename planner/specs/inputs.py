@@ -316,7 +316,8 @@ def warn_of_implausible(inputs: Inputs, doubts: tuple[str, ...]) -> None:
 
 def cluster_doubts(cluster: Cluster, path: Path) -> Iterator[str]:
     """Yield what is unusual: links that are quicker farther away, nodes that are not full."""
-    for near, far in pairwise(cluster.levels):
+    every = (cluster.levels, *(entry.levels for entry in cluster.ranks))
+    for near, far in (pair for levels in every for pair in pairwise(levels)):
         if far.gb_per_s > near.gb_per_s:
             rates = f"{far.gb_per_s:g} GB/s beyond a {near.name} are more than within one, {near.gb_per_s:g} GB/s"
             yield f"{files.place(path, 'levels')}: {rates}; is that meant?"

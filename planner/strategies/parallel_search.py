@@ -14,6 +14,8 @@ micro-batch with the least load, as long as their own bounds leave room below th
 seconds is chosen (scoring/expected_seconds.py). The bound is over the whole space (layouts/bounds/space_bound.py), with
 layers divided in any way (layouts/bounds/split_bound.py).
 
+Over ranks of several kinds stages have layers and replicas have sequences as they are quick (strategies/mixed_kinds/).
+
 Where all ranks divide badly, it is also done on fewer that divide better (layouts/space/rank_counts.py), as far as the
 work alone leaves room below the best so far; the others are without the module then.
 
@@ -56,8 +58,10 @@ from planner.scoring import (
     with_score,
 )
 from planner.specs.base import with_fields
+from planner.specs.hardware.cluster import rank_kinds
 from planner.specs.inputs import Inputs
 from planner.strategies.assignment.module_items import require_token_limit
+from planner.strategies.mixed_kinds.subsets import mixed_kinds_plan
 from planner.strategies.one_module.numeric_alternatives import numeric_alternatives
 from planner.strategies.one_module.plain_choice import PlainChoice
 from planner.strategies.one_module.simulated_layouts import layout_alternatives, simulate_best
@@ -79,6 +83,8 @@ def supports(inputs: Inputs) -> str | None:
 def plan(inputs: Inputs, base: Plan | None) -> Plan:
     """The best layout found. Raises Infeasible, naming the binding limit."""
     inputs, refused = with_joint_fields(inputs), list[Infeasible]()
+    if len(rank_kinds(inputs.cluster)) > 1:
+        return mixed_kinds_plan(inputs, lambda on_kind: plan(on_kind, None))
     whole, found = layout_problem(inputs), list[Plan]()
     for count in rank_counts(inputs.cluster.size, inputs.fixed_parallelism):
         if found and least_work(found[0]) / count >= min(bounded_value(each.outcome) for each in found):

@@ -24,7 +24,6 @@ STRATEGIES: dict[str, StrategyEntry] = {
         "planner.strategies.parallel_search",
         decides=("layouts", "samples"),
         modules="one",
-        kinds="one",
         batches="one",
     ),
     "modality_layout": StrategyEntry(

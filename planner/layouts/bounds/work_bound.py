@@ -2,11 +2,13 @@
 
 All passes over all sequences take the least ranks' seconds on one rank, in one micro-batch: shards, stages, replicas
 and more micro-batches repeat the constants of kernels, fill a device less, and add exchanges. On n ranks, no step takes
-less than an n-th of them and what the slowest of n adds. States of trained parameters are on some rank each, and of its
+less than an n-th of them and what the slowest of n adds; ranks of several kinds do as much of them as each is quick. States of trained parameters are on some rank each, and of its
 optimizer's moments none where these may be in host memory.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 
@@ -37,10 +39,45 @@ def work_bound(problem: LayoutProblem) -> float:
     at = columns_for(layout, replace(trained, ranks=few))
     if few > trained.ranks or least_state_bytes(problem, at) > problem.allowed * trained.ranks:
         return np.inf
-    at = replace(at, micro_batch=at.batch, dispatch=problem.dispatches)
-    passes = float(least_path_seconds(module_in_bounds(trained), at, machine)) - constant
     slower = (1.0 + machine.jitter(trained.ranks)) / (1.0 + machine.jitter(few))
-    return float(passes * few / trained.ranks * slower + constant)
+    return float(ranks_seconds(problem, at) / trained.ranks * slower + constant)
+
+
+def mixed_work_bound(problems: Mapping[str, LayoutProblem], counts: Mapping[str, int]) -> float:
+    """Seconds that a step on so many ranks of each kind, or of some kinds, takes at least; infinite where not even its
+    states fit. `problems`: by kind, each as if all ranks were of it.
+
+    A rank of kind k does 1/w_k of the passes in a second, for w_k ranks' seconds of all of them: n_k of each do them in
+    1/Σ n_k/w_k seconds, whoever does which part.
+    """
+    constant = max(problem.machine.timing.step_ms for problem in problems.values()) * MS
+    each = [kinds for size in range(1, len(problems) + 1) for kinds in combinations(problems, size)]
+    rates = [work_rate({kind: problems[kind] for kind in kinds}, counts) for kinds in each]
+    return constant + 1.0 / max(rates) if max(rates) > 0.0 else np.inf
+
+
+def work_rate(problems: Mapping[str, LayoutProblem], counts: Mapping[str, int]) -> float:
+    """Steps in a second of ranks of these kinds at most; 0 where states do not fit, infinite where not rates price."""
+    ranks = sum(counts[kind] for kind in problems)
+    if not all(problem.by_rates for problem in problems.values()):
+        return np.inf
+    rate, room, needed = 0.0, 0.0, 0.0
+    for kind, problem in problems.items():
+        trained, layout = problem.trained, least_layout(problem.trained.fixed)
+        at = columns_for(layout, replace(trained, ranks=len(layout.ranks)))
+        passes = ranks_seconds(problem, at) / (1.0 + float(problem.machine.jitter(len(layout.ranks))))
+        rate += counts[kind] / passes / (1.0 + float(problem.machine.jitter(ranks)))
+        room += counts[kind] * max(0.0, problem.allowed)
+        needed = max(needed, least_state_bytes(problem, at))
+    return rate if needed <= room else 0.0
+
+
+def ranks_seconds(problem: LayoutProblem, at: LayoutColumns) -> float:
+    """Ranks' seconds of all passes at least, on as few ranks as a layout has."""
+    at = replace(at, micro_batch=at.batch, dispatch=problem.dispatches)
+    constant = problem.machine.timing.step_ms * MS
+    path = float(least_path_seconds(module_in_bounds(problem.trained), at, problem.machine))
+    return (path - constant) * float(at.ranks)
 
 
 def may_be_below(problem: LayoutProblem, seconds: float) -> bool:

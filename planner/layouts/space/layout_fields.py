@@ -3,7 +3,7 @@ columns.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import permutations, zip_longest
@@ -129,18 +129,19 @@ def layout_of(trained: TrainingSetup, numbers: Mapping[str, int]) -> Layout:
 
 
 def recompute_ranges(
-    layout: Layout, layers: int, base: Recompute, count: int, most: Recompute = "full"
+    layout: Layout, layers: int, base: Recompute, count: int | Sequence[int], most: Recompute = "full"
 ) -> Recompute | dict[str | int, Recompute]:
-    """The recomputation of a layout whose pipeline ranks recompute `count` layers as `most` says, in full, the first
-    ones of their chunks, and the others as `base`, as a plan writes it.
+    """The recomputation of a layout whose pipeline ranks recompute `count` layers, or each its own number, as `most`
+    says, in full, the first ones of their chunks, and the others as `base`, as a plan writes it.
     """
     every = [layout.stages[rank :: layout.pp] for rank in range(layout.pp)] if layout.stages else [(range(layers),)]
     own = [[layer for each in zip_longest(*chunks) for layer in each if layer is not None] for chunks in every]
-    if not count or base == most:
+    counts = (count,) * len(own) if isinstance(count, int) else count
+    if not any(counts) or base == most:
         return base
-    if all(len(each) <= count for each in own):
+    if all(len(each) <= many for each, many in zip(own, counts, strict=True)):
         return most
-    full = sorted(layer for each in own for layer in each[:count])
+    full = sorted(layer for each, many in zip(own, counts, strict=True) for layer in each[:many])
     rest = sorted({*range(layers)} - {*full})
     found: dict[str | int, Recompute] = {Layers(full).to_file(): most}
     return {**found, Layers(rest).to_file(): base} if base != "none" else found

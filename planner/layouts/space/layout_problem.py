@@ -13,7 +13,7 @@ from planner.plan.plan_file import Prices
 from planner.specs.base import Ranks, with_fields
 from planner.specs.framework.knobs import Knobs
 from planner.specs.framework.memory_coefficients import MemoryCoefficients
-from planner.specs.hardware.cluster import Cluster, device_of_rank, entry_of_kind
+from planner.specs.hardware.cluster import Cluster, device_of_rank, entry_of_kind, ranks_of_kind
 from planner.specs.hardware.profile import Device
 from planner.specs.inputs import Inputs
 from planner.specs.job import Limits
@@ -58,19 +58,23 @@ class LayoutProblem:
         return tuple(each for each in DISPATCHES if each in self.knobs.dispatch)
 
 
-def layout_problem(inputs: Inputs) -> LayoutProblem:
-    """The problem of a job's first batch, on all ranks or those that it fixes for its only module."""
+def layout_problem(inputs: Inputs, kind: str = "") -> LayoutProblem:
+    """The problem of a job's first batch, on all ranks or those that it fixes for its only module, as if all were of
+    this `kind`; "": of the first.
+    """
     sizes, ranks = tuple(inputs.batches[0].items.values()), ranks_alone(inputs)
     fixed, count = fixed_fields(inputs), len(ranks) if ranks else inputs.cluster.size
     overlap = searched_overlap(fixed, inputs.software.knobs)
     trained = TrainingSetup(inputs.spec, count, sizes, fixed, overlap=overlap)
-    kind, device = inputs.cluster.ranks[0].kind, inputs.device
+    kind = kind or inputs.cluster.ranks[0].kind
+    device, first = inputs.devices[kind], ranks_of_kind(inputs.cluster, kind)[0]
     accounting = device_accounting(device, inputs.accounting)
-    machine = machine_of(inputs.cluster, device, inputs.rates.get(kind), inputs.timing, accounting)
+    machine = machine_of(inputs.cluster, kind, device, inputs.rates.get(kind), inputs.timing, accounting)
     fits = entry_of_kind(inputs.profile.modules, f"{inputs.model.name}/{inputs.module}", kind)
     by_rates = fits is None and not inputs.profile.collectives
     problem = LayoutProblem(trained, machine, accounting, inputs.job.limits, inputs.software.knobs, by_rates)
-    return replace(problem, host_bytes=host_bytes(inputs.cluster, inputs.devices, 0) / inputs.cluster.ranks[0].per_node)
+    per_node = next(entry.per_node for entry in inputs.cluster.ranks if entry.kind == kind)
+    return replace(problem, host_bytes=host_bytes(inputs.cluster, inputs.devices, first) / per_node)
 
 
 def priced_problem(
@@ -80,11 +84,12 @@ def priced_problem(
     prices: Prices,
     limits: Limits,
     knobs: Knobs,
+    kind: str = "",
 ) -> LayoutProblem:
-    """The problem of a module on ranks of a cluster's first kind, as a plan's prices have it."""
-    kind = device_of_rank(cluster, 0)
+    """The problem of a module on ranks as if all were of this kind, as a plan's prices have it; "": of the first."""
+    kind = kind or device_of_rank(cluster, 0)
     accounting = device_accounting(devices[kind], prices.accounting)
-    machine = machine_of(cluster, devices[kind], prices.rates.get(kind), prices.timing, accounting)
+    machine = machine_of(cluster, kind, devices[kind], prices.rates.get(kind), prices.timing, accounting)
     return LayoutProblem(trained, machine, accounting, limits, knobs)
 
 

@@ -16,6 +16,7 @@ that all alike have (`TaskPlacement.holds_for_all`): others may be around tasks 
 
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import NamedTuple
 
 import numpy as np
@@ -25,6 +26,7 @@ from planner.plan.mesh.synchronisation import all_ranks_join_micro_batches, idle
 from planner.plan.plan_file import Assignment, Plan, assignments
 from planner.plan.tokens.encoder_outputs import ItemKey, reading_stages, transfer_group
 from planner.specs.base import Ranks
+from planner.specs.hardware.cluster import has_own_levels
 from planner.specs.workload.items import part_lengths
 
 # Up to so many ranks each is simulated and drawn; of more, identical groups share the events of one
@@ -172,9 +174,14 @@ class RankPositions:
 
     def __init__(self, plan: Plan) -> None:
         cluster, every = plan.uses.cluster, np.arange(plan.size)
-        self.levels = [level.ranks for level in cluster.levels]
         names = np.unique([entry.kind for entry in cluster.ranks], return_inverse=True)[1]
         entries = np.searchsorted(np.cumsum([entry.count for entry in cluster.ranks]), every, side="right")
+        self.blocks = [every // level.ranks for level in cluster.levels]  # of each level, by rank
+        if has_own_levels(cluster):
+            begins = np.cumsum([0, *(entry.count for entry in cluster.ranks)])
+            sizes_of = [[level.ranks for level in entry.levels] for entry in cluster.ranks]
+            own = np.array([*zip_longest(*sizes_of, fillvalue=plan.size)])  # (levels, entries)
+            self.blocks += [entries, *((every - begins[entries]) // sizes[entries] for sizes in own)]
         self.facts = np.full((len(plan.layouts) + 1, plan.size), -1)  # of each rank: stages, −1: none; kind of device
         self.facts[-1] = names[np.minimum(entries, len(names) - 1)]
         for own, layout in zip(self.facts, plan.layouts.values(), strict=False):
@@ -183,7 +190,7 @@ class RankPositions:
     def key_of(self, ranks: Ranks) -> Hashable:
         """Return a key of the ranks' stages, kinds of device, and blocks at each level relative to the first rank's."""
         each = np.array(ranks)
-        blocks = [(each // size - each[0] // size).tobytes() for size in self.levels]
+        blocks = [(of_rank[each] - of_rank[each[0]]).tobytes() for of_rank in self.blocks]
         return self.stages_and_kinds(ranks), *blocks
 
     def stages_and_kinds(self, ranks: Ranks) -> Hashable:

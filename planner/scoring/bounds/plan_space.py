@@ -1,12 +1,16 @@
 """The bound over the space of layouts that a plan was chosen from, found again from the plan alone."""
 
+from dataclasses import replace
+
 from planner.layouts import (
     JointProblem,
+    LayoutProblem,
     TrainingSetup,
     joint_bound,
     layout_bounds,
     layouts_of,
     least_divided,
+    mixed_work_bound,
     priced_problem,
     rank_counts,
     searched_overlap,
@@ -16,6 +20,7 @@ from planner.plan.mesh.even_stages import has_even_stages
 from planner.plan.plan_file import Plan
 from planner.scoring.bounds.bounded_step import step_sizes
 from planner.specs.base import with_fields
+from planner.specs.hardware.cluster import entry_of_kind, rank_kinds, ranks_of_kind
 from planner.specs.parallelism import Parallelism
 
 
@@ -26,17 +31,34 @@ def plan_space_seconds(plan: Plan) -> float:
     if len(plan.layouts) > 1:
         return joint_bound(joint_problem_of_plan(plan))
     (name,) = plan.layouts
+    if len(rank_kinds(plan.uses.cluster)) > 1:
+        return mixed_work_seconds(plan, name)
     fixed = plan.uses.fix.layouts.get(name, Parallelism())
     return min(space_seconds_on(plan, name, count) for count in rank_counts(plan.size, fixed))
 
 
-def space_seconds_on(plan: Plan, name: str, count: int) -> float:
-    """Seconds that no layout of the only module on so many ranks can beat."""
+def mixed_work_seconds(plan: Plan, name: str) -> float:
+    """Seconds that no layout of the only module can beat on ranks of several kinds, by its work on each."""
+    cluster = plan.uses.cluster
+    problems = {kind: problem_of_plan(plan, name, plan.size, kind) for kind in rank_kinds(cluster)}
+    return mixed_work_bound(problems, {kind: len(ranks_of_kind(cluster, kind)) for kind in problems})
+
+
+def problem_of_plan(plan: Plan, name: str, count: int, kind: str = "") -> LayoutProblem:
+    """The problem of the only module on so many ranks, as if all were of this kind; "": of the first."""
     uses = plan.uses
     fixed = with_fields(uses.fix.layouts.get(name, Parallelism()), ranks=None)
     sizes, overlap = tuple(step_sizes(plan, 0, name).values()), searched_overlap(fixed, uses.software.knobs)
     trained = TrainingSetup(uses.models[name], count, sizes, fixed, overlap=overlap)
-    problem = priced_problem(trained, uses.cluster, uses.devices, uses.prices, uses.limits, uses.software.knobs)
+    problem = priced_problem(trained, uses.cluster, uses.devices, uses.prices, uses.limits, uses.software.knobs, kind)
+    timed = any(entry_of_kind(uses.prices.modules, module, kind) for module in (name,) if kind)
+    return replace(problem, by_rates=not timed and not uses.prices.collectives)
+
+
+def space_seconds_on(plan: Plan, name: str, count: int) -> float:
+    """Seconds that no layout of the only module on so many ranks can beat."""
+    problem = problem_of_plan(plan, name, count)
+    trained = problem.trained
     found = layouts_of(problem, trained.fixed)
     return least_divided(problem, found, space_bound(problem, layout_bounds(problem, found)).seconds).seconds
 

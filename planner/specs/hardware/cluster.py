@@ -12,6 +12,15 @@ import msgspec
 from planner.specs.base import Amount, Positive, RankCount, Spec, with_fields
 
 
+class Level(Spec):
+    """A level of the network: ranks within one block of it communicate at its bandwidth. Levels go from near to far."""
+
+    name: str
+    ranks: RankCount  # consecutive ranks that one block of the level connects
+    gb_per_s: Positive  # in one direction, per rank
+    latency_us: Amount
+
+
 class RankKind(Spec):
     """`count` ranks on the same device, `per_node` to a node; ranks are numbered in the order of these entries."""
 
@@ -20,15 +29,12 @@ class RankKind(Spec):
     per_node: RankCount
     # of one rank, in place of its device's price; the cluster's `source` says whose price
     usd_per_hour: Amount | None = None
+    # Between ranks of this entry alone, counted from its first; the last connects all. Left out: as the cluster's
+    levels: tuple[Level, ...] = ()
 
-
-class Level(Spec):
-    """A level of the network: ranks within one block of it communicate at its bandwidth. Levels go from near to far."""
-
-    name: str
-    ranks: RankCount  # consecutive ranks that one block of the level connects
-    gb_per_s: Positive  # in one direction, per rank
-    latency_us: Amount
+    def __post_init__(self) -> None:
+        if self.levels:
+            check_levels(self.levels, self.count)
 
 
 class NodeStorage(Spec):
@@ -57,18 +63,21 @@ class Cluster(Spec):
     storage: NodeStorage | None = None  # of each node; None: ASSUMED_STORAGE
 
     def __post_init__(self) -> None:
-        sizes = [level.ranks for level in self.levels]
-        if sizes != sorted(set(sizes)):
-            raise ValueError("the levels do not go from near to far | give each more ranks than the one before")
-        if self.levels[-1].ranks < self.size:
-            raise ValueError(
-                f"the last level connects {self.levels[-1].ranks} of {self.size} ranks | let it connect all"
-            )
+        check_levels(self.levels, self.size)
 
     @property
     def size(self) -> int:
         """The number of ranks."""
         return sum(kind.count for kind in self.ranks)
+
+
+def check_levels(levels: tuple[Level, ...], size: int) -> None:
+    """Raises ValueError where levels do not go from near to far, or the last does not connect all ranks."""
+    sizes = [level.ranks for level in levels]
+    if sizes != sorted(set(sizes)):
+        raise ValueError("the levels do not go from near to far | give each more ranks than the one before")
+    if sizes[-1] < size:
+        raise ValueError(f"the last level connects {sizes[-1]} of {size} ranks | let it connect all")
 
 
 def part_of_cluster(cluster: Cluster, ranks: Collection[int]) -> Cluster:
@@ -82,11 +91,30 @@ def part_of_cluster(cluster: Cluster, ranks: Collection[int]) -> Cluster:
 
 
 def nearest_level(cluster: Cluster, first: int, last: int) -> Level:
-    """Return the nearest level with both ranks in one block."""
-    for level in cluster.levels:
-        if first // level.ranks == last // level.ranks:
-            return level
-    return cluster.levels[-1]
+    """Return the nearest level with both ranks in one block: of an entry's own where it has both."""
+    begin = 0
+    for entry in cluster.ranks:
+        within = begin <= first and last < begin + entry.count
+        if entry.levels and within:
+            return nearest_of(entry.levels, first - begin, last - begin)
+        begin += entry.count
+    return cluster.levels[-1] if has_own_levels(cluster) else nearest_of(cluster.levels, first, last)
+
+
+def nearest_of(levels: tuple[Level, ...], first: int, last: int) -> Level:
+    """Return the nearest of some levels with both ranks in one block."""
+    return next((each for each in levels if first // each.ranks == last // each.ranks), levels[-1])
+
+
+def has_own_levels(cluster: Cluster) -> bool:
+    """Whether ranks of some entries have links of their own: then the cluster's last level is what joins entries."""
+    return any(entry.levels for entry in cluster.ranks)
+
+
+def levels_of_kind(cluster: Cluster, kind: str) -> tuple[Level, ...]:
+    """Return the levels between ranks of a kind, and farthest that to others where theirs are their own."""
+    own = next((entry for entry in cluster.ranks if entry.kind == kind and entry.levels), None)
+    return (*own.levels, cluster.levels[-1]) if own and own.count < cluster.size else own.levels if own else cluster.levels
 
 
 def node_of_rank(cluster: Cluster, rank: int) -> int:
@@ -106,6 +134,23 @@ def device_of_rank(cluster: Cluster, rank: int) -> str:
             return entry.kind
         rank -= entry.count
     return cluster.ranks[-1].kind
+
+
+def ranks_of_kind(cluster: Cluster, kind: str) -> tuple[int, ...]:
+    """Return the ranks whose device is of a kind."""
+    found, first = list[int](), 0
+    for entry in cluster.ranks:
+        found += range(first, first + entry.count) if entry.kind == kind else ()
+        first += entry.count
+    return tuple(found)
+
+
+def cluster_of_kinds(cluster: Cluster, kinds: Collection[str]) -> Cluster:
+    """Return the cluster that has the ranks of some kinds only, with the links between these."""
+    kept = tuple(entry for entry in cluster.ranks if entry.kind in kinds)
+    if len(kept) > 1 or not kept[0].levels:
+        return with_fields(cluster, ranks=kept)
+    return with_fields(cluster, ranks=(with_fields(kept[0], levels=()),), levels=kept[0].levels)
 
 
 T = TypeVar("T")

@@ -6,18 +6,23 @@ from planner.costs import CostLine, Pricing
 from planner.errors import Infeasible
 from planner.layouts import assign_least_loaded
 from planner.plan.mesh.rank_mesh import groups_over
+from planner.plan.mesh.synchronisation import all_ranks_join_micro_batches
 from planner.plan.plan_file import Group, Layout, Plan, assignments
 from planner.specs.base import Ranks, with_fields
 from planner.specs.inputs import Inputs
 from planner.specs.parallelism import DEFAULT_RANK_ORDER
+from planner.strategies.assignment.replica_paces import assign_soonest, has_several_kinds, replica_paces
 
 ReplicaItems = list[list[tuple[int, ...]]]  # by replica, the items of each micro-batch
 
 
 def assign_items(pricing: Pricing, inputs: Inputs, layout: Layout) -> ReplicaItems:
     """Assign items longest first to the least loaded replica with room for one more, and there likewise to a
-    micro-batch: the first micro-batches hold the longest items.
+    micro-batch: the first micro-batches hold the longest items. Replicas on unlike ranks have as many as they are quick,
+    unless the software has as many for each.
     """
+    if has_several_kinds(pricing, layout) and inputs.software.knobs.groups == "any":
+        return assign_to_unlike(pricing, inputs, layout)
     line, sizes = item_line(pricing, inputs.module, layout), inputs.batches[0].items
     count = micro_batch_count(layout, len(sizes))
     seconds = {size: line.item_seconds(size) for size in set(sizes.values())}
@@ -28,6 +33,27 @@ def assign_items(pricing: Pricing, inputs: Inputs, layout: Layout) -> ReplicaIte
         [tuple(micro_batch) for micro_batch in assign_least_loaded(items, loads, count, layout.micro_batch)]
         for items in assigned
     ]
+
+
+def assign_to_unlike(pricing: Pricing, inputs: Inputs, layout: Layout) -> ReplicaItems:
+    """The items of replicas on ranks of several kinds, each with micro-batches of its own number: of those that join
+    every micro-batch (ZeRO-3, experts) all have as many, of unlike size.
+    """
+    sizes, groups = inputs.batches[0].items, [*replica_groups(layout).values()]
+    lengths = sorted({*sizes.values()})
+    paces = replica_paces(pricing, inputs.module, layout, groups, lengths)
+    order = sorted(sizes, key=lambda item: (-sizes[item], item))
+    joined = all_ranks_join_micro_batches(layout, inputs.spec)
+    together = layout.micro_batch if len(lengths) == 1 and not joined else 1
+    of_replicas = assign_soonest(order, sizes, paces, together)
+    counts = [ceil(len(items) / layout.micro_batch) for items in of_replicas]
+    most = ceil(max(counts) / layout.pp) * layout.pp if layout.vpp > 1 else max(counts)
+    found: ReplicaItems = []
+    for items, pace, count in zip(of_replicas, paces, counts, strict=True):
+        loads = {item: pace.seconds[sizes[item]] for item in items}
+        some = assign_least_loaded(items, loads, most if joined else max(1, count), layout.micro_batch)
+        found.append([*map(tuple, some), *((),) * (most - len(some))])
+    return found
 
 
 def item_line(pricing: Pricing, module: str, layout: Layout, group: Group | None = None) -> CostLine:

@@ -49,8 +49,8 @@ def unsupported_together(inputs: Inputs) -> str | None:
     """The reason why the modules of a job cannot be planned together, and the fix after ` | `; None when they can."""
     if inputs.model.tasks:
         return "a fixed layout says nothing of which samples of several tasks are where | planner solve, by task_waves"
-    one_kind = len(rank_kinds(inputs.cluster)) == 1
-    return undefined_items(inputs) or (None if one_kind else "a static layout needs ranks of one kind | give a plan")
+    unlike = len(rank_kinds(inputs.cluster)) > 1 and len(inputs.model.modules) > 1
+    return undefined_items(inputs) or ("several modules need ranks of one kind | give a plan" if unlike else None)
 
 
 def undefined_items(inputs: Inputs) -> str | None:

@@ -35,7 +35,7 @@ def cost(ranks, kind="all_to_all", size=1e9, calls=1, tables=TABLE):
 
 
 def on(cluster, ranks, kind, size, calls, tables):
-    return network_of(cluster, ASSUMED_RATES, tables).collective_cost(
+    return network_of(cluster, cluster.ranks[0].kind, ASSUMED_RATES, tables).collective_cost(
         kind, size, group_of_ranks(cluster, tuple(ranks)), calls
     )
 
