@@ -209,10 +209,17 @@ def measured_point(points: Sequence[CollectivePoint], ranks: int, nearer: int) -
 
 def group_of_ranks(cluster: Cluster, ranks: Sequence[int]) -> CommGroup:
     """The group that these ranks form. A ring is as wide as its narrowest node."""
-    near, level = levels_of_kind(cluster, device_of_rank(cluster, ranks[0]))[0], nearest_level(cluster, ranks[0], ranks[-1])
+    near, level = (
+        levels_of_kind(cluster, device_of_rank(cluster, ranks[0]))[0],
+        nearest_level(cluster, ranks[0], ranks[-1]),
+    )
     if level is near:
         return CommGroup(len(ranks), 1, len(ranks))
-    fewest = min(Counter(node_of_rank(cluster, rank) if has_own_levels(cluster) else rank // near.ranks for rank in ranks).values())
+    fewest = min(
+        Counter(
+            node_of_rank(cluster, rank) if has_own_levels(cluster) else rank // near.ranks for rank in ranks
+        ).values()
+    )
     return CommGroup(len(ranks), near.ranks / fewest, level.ranks)
 
 

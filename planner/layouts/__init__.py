@@ -38,7 +38,13 @@ from planner.layouts.space.layout_fields import (
     recompute_ranges,
     searched_overlap,
 )
-from planner.layouts.space.layout_problem import LayoutProblem, fixed_fields, layout_problem, priced_problem
+from planner.layouts.space.layout_problem import (
+    LayoutProblem,
+    fixed_fields,
+    layout_problem,
+    priced_machine,
+    priced_problem,
+)
 from planner.layouts.space.layout_space import LayoutSpace, layout_at
 from planner.layouts.space.plainness import (
     layout_points,
@@ -84,6 +90,7 @@ __all__ = [
     "may_be_below",
     "mixed_work_bound",
     "most_conventional",
+    "priced_machine",
     "priced_problem",
     "quickest_cell",
     "rank_counts",

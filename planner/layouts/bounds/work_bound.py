@@ -2,8 +2,9 @@
 
 All passes over all sequences take the least ranks' seconds on one rank, in one micro-batch: shards, stages, replicas
 and more micro-batches repeat the constants of kernels, fill a device less, and add exchanges. On n ranks, no step takes
-less than an n-th of them and what the slowest of n adds; ranks of several kinds do as much of them as each is quick. States of trained parameters are on some rank each, and of its
-optimizer's moments none where these may be in host memory.
+less than an n-th of them and what the slowest of n adds; ranks of several kinds do as much of them as each is quick.
+States of trained parameters are on some rank each, and of its optimizer's moments none where these may be in host
+memory.
 """
 
 from collections.abc import Mapping

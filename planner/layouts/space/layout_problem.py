@@ -84,13 +84,16 @@ def priced_problem(
     prices: Prices,
     limits: Limits,
     knobs: Knobs,
-    kind: str = "",
 ) -> LayoutProblem:
-    """The problem of a module on ranks as if all were of this kind, as a plan's prices have it; "": of the first."""
-    kind = kind or device_of_rank(cluster, 0)
+    """The problem of a module on ranks of a cluster's first kind, as a plan's prices have it."""
+    machine = priced_machine(cluster, devices, prices, device_of_rank(cluster, 0))
+    return LayoutProblem(trained, machine, machine.accounting, limits, knobs)
+
+
+def priced_machine(cluster: Cluster, devices: Mapping[str, Device], prices: Prices, kind: str) -> MachineModel:
+    """The machine of ranks of a kind, as a plan's prices have it."""
     accounting = device_accounting(devices[kind], prices.accounting)
-    machine = machine_of(cluster, kind, devices[kind], prices.rates.get(kind), prices.timing, accounting)
-    return LayoutProblem(trained, machine, accounting, limits, knobs)
+    return machine_of(cluster, kind, devices[kind], prices.rates.get(kind), prices.timing, accounting)
 
 
 def fixed_fields(inputs: Inputs) -> Parallelism:

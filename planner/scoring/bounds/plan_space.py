@@ -11,6 +11,7 @@ from planner.layouts import (
     layouts_of,
     least_divided,
     mixed_work_bound,
+    priced_machine,
     priced_problem,
     rank_counts,
     searched_overlap,
@@ -40,19 +41,25 @@ def plan_space_seconds(plan: Plan) -> float:
 def mixed_work_seconds(plan: Plan, name: str) -> float:
     """Seconds that no layout of the only module can beat on ranks of several kinds, by its work on each."""
     cluster = plan.uses.cluster
-    problems = {kind: problem_of_plan(plan, name, plan.size, kind) for kind in rank_kinds(cluster)}
+    problems = {kind: problem_on_kind(plan, name, kind) for kind in rank_kinds(cluster)}
     return mixed_work_bound(problems, {kind: len(ranks_of_kind(cluster, kind)) for kind in problems})
 
 
-def problem_of_plan(plan: Plan, name: str, count: int, kind: str = "") -> LayoutProblem:
-    """The problem of the only module on so many ranks, as if all were of this kind; "": of the first."""
+def problem_on_kind(plan: Plan, name: str, kind: str) -> LayoutProblem:
+    """The problem of the only module on all ranks, as if they were of this kind."""
+    uses, own = plan.uses, problem_of_plan(plan, name, plan.size)
+    machine = priced_machine(uses.cluster, uses.devices, uses.prices, kind)
+    timed = entry_of_kind(uses.prices.modules, name, kind) is not None or bool(uses.prices.collectives)
+    return replace(own, machine=machine, accounting=machine.accounting, by_rates=not timed)
+
+
+def problem_of_plan(plan: Plan, name: str, count: int) -> LayoutProblem:
+    """The problem of the only module on so many ranks, as if all were of the first kind."""
     uses = plan.uses
     fixed = with_fields(uses.fix.layouts.get(name, Parallelism()), ranks=None)
     sizes, overlap = tuple(step_sizes(plan, 0, name).values()), searched_overlap(fixed, uses.software.knobs)
     trained = TrainingSetup(uses.models[name], count, sizes, fixed, overlap=overlap)
-    problem = priced_problem(trained, uses.cluster, uses.devices, uses.prices, uses.limits, uses.software.knobs, kind)
-    timed = any(entry_of_kind(uses.prices.modules, module, kind) for module in (name,) if kind)
-    return replace(problem, by_rates=not timed and not uses.prices.collectives)
+    return priced_problem(trained, uses.cluster, uses.devices, uses.prices, uses.limits, uses.software.knobs)
 
 
 def space_seconds_on(plan: Plan, name: str, count: int) -> float:

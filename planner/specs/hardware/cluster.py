@@ -114,7 +114,9 @@ def has_own_levels(cluster: Cluster) -> bool:
 def levels_of_kind(cluster: Cluster, kind: str) -> tuple[Level, ...]:
     """Return the levels between ranks of a kind, and farthest that to others where theirs are their own."""
     own = next((entry for entry in cluster.ranks if entry.kind == kind and entry.levels), None)
-    return (*own.levels, cluster.levels[-1]) if own and own.count < cluster.size else own.levels if own else cluster.levels
+    return (
+        (*own.levels, cluster.levels[-1]) if own and own.count < cluster.size else own.levels if own else cluster.levels
+    )
 
 
 def node_of_rank(cluster: Cluster, rank: int) -> int:

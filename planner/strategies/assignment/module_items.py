@@ -18,8 +18,8 @@ ReplicaItems = list[list[tuple[int, ...]]]  # by replica, the items of each micr
 
 def assign_items(pricing: Pricing, inputs: Inputs, layout: Layout) -> ReplicaItems:
     """Assign items longest first to the least loaded replica with room for one more, and there likewise to a
-    micro-batch: the first micro-batches hold the longest items. Replicas on unlike ranks have as many as they are quick,
-    unless the software has as many for each.
+    micro-batch: the first micro-batches hold the longest items. Replicas on unlike ranks have as many as they are
+    quick, unless the software has as many for each.
     """
     if has_several_kinds(pricing, layout) and inputs.software.knobs.groups == "any":
         return assign_to_unlike(pricing, inputs, layout)

@@ -18,7 +18,7 @@ from planner.specs.base import Layers, Ranks
 
 
 class Pace(NamedTuple):
-    """Seconds of an item on a replica, by its tokens, and of what one micro-batch waits for around its slowest stage."""
+    """Seconds of an item on a replica, by its tokens, and of a micro-batch around its slowest stage."""
 
     seconds: Mapping[int, float]
     fill: float
@@ -71,7 +71,18 @@ def both_passes(pricing: Pricing, module: str, layout: Layout, ranks: Ranks, lay
     phases: tuple[Phase, ...] = ("F", "B")
     sizes, split = (length,) * layout.micro_batch, layout.default_split
     every = (
-        Task(module, layers, phase, 0, "all", ranks, sizes=sizes, items=(0,) * len(sizes), degree=split.degree, ring=split.ring)
+        Task(
+            module,
+            layers,
+            phase,
+            0,
+            "all",
+            ranks,
+            sizes=sizes,
+            items=(0,) * len(sizes),
+            degree=split.degree,
+            ring=split.ring,
+        )
         for phase in phases
     )
     return sum(pricing.pass_cost(task).value for task in every)
@@ -84,7 +95,9 @@ def assign_soonest(
     kinds: dict[int, list[int]] = {}
     for number, pace in enumerate(paces):
         kinds.setdefault(id(pace), []).append(number)
-    of_kind = [(paces[numbers[0]], [(paces[numbers[0]].fill, number) for number in numbers]) for numbers in kinds.values()]
+    of_kind = [
+        (paces[numbers[0]], [(paces[numbers[0]].fill, number) for number in numbers]) for numbers in kinds.values()
+    ]
     for _, waiting in of_kind:
         heapify(waiting)
     assigned: list[list[int]] = [[] for _ in paces]

@@ -71,11 +71,19 @@ def mixed_space(inputs: Inputs, most: int) -> MixedSpace:
     which, places = np.divmod(chosen, len(fits))
     if not len(places):
         return MixedSpace([], len(fits))
-    names = [*(found[name][places] for name in MESH_FIELDS), found["vpp"][places] > 1, found["zero"][places] == 3, which]
+    names = [
+        *(found[name][places] for name in MESH_FIELDS),
+        found["vpp"][places] > 1,
+        found["zero"][places] == 3,
+        which,
+    ]
     some = np.sort(distinct_values(names)[0])[:most]
     bare = {**found, **{name: np.zeros_like(found["tp"]) for name in (FULL_LAYERS, *OFFLOADS)}}
     layouts = [
-        (with_fields(layout_at(first.trained, bare, int(places[at])), rank_order=open_[which[at]]), float(every[chosen[at]]))
+        (
+            with_fields(layout_at(first.trained, bare, int(places[at])), rank_order=open_[which[at]]),
+            float(every[chosen[at]]),
+        )
         for at in some
     ]
     return MixedSpace(layouts, len(fits))
@@ -103,7 +111,9 @@ def by_replicas(
         enough = done * found["micro_batch"] >= sequences
         low, high = np.where(enough, low, middle), np.where(enough, middle, high)
     quickest = np.min([*each.values()], axis=0)
-    together = sum(replicas[kind] * np.floor(found["micro_batch"] * quickest / one + 1e-9) for kind, one in each.items())
+    together = sum(
+        replicas[kind] * np.floor(found["micro_batch"] * quickest / one + 1e-9) for kind, one in each.items()
+    )
     joined = np.ceil(sequences / np.maximum(1.0, together)) * quickest
     moe = problem.trained.module.routed_experts
     joins = (found["zero"] == 3) | (found["ep"] * found["etp"] > 1) | (moe is not None and moe.balance > 0)

@@ -110,12 +110,11 @@ class Priced(NamedTuple):
 
 
 def stage_problem(
-    plain: Priced, full: Priced, module: str, groups: Sequence[Group], length: int, items: int, equal: bool
+    plain: Priced, full: Priced, groups: Sequence[Group], sizes: Sequence[int], equal: bool
 ) -> StageProblem:
-    """The problem of a layout's stages, for items of `length` tokens; `full`: the same where all layers are recomputed
-    in full.
-    """
-    layout, pricing = plain
+    """The problem of a layout's stages, for items of these tokens; `full`: where all layers are recomputed in full."""
+    (layout, pricing), length = plain, typical(sizes)
+    ((module, spec),) = ((name, pricing.models[name]) for name in pricing.layouts)
     holding = [frozenset(stage_ranks(layout, stage)) for stage in range(layout.pp)]
     replicas, ranks_of = Counter[tuple[StageKinds, ...]](), dict[StageKinds, Ranks]()
     for group in groups:
@@ -125,8 +124,13 @@ def stage_problem(
         for each, ranks in zip(kinds, own, strict=True):
             ranks_of.setdefault(each, ranks)
     seconds = {kinds: stage_seconds(plain, full, module, ranks, length) for kinds, ranks in ranks_of.items()}
-    layers, batches = pricing.models[module].layers, items / layout.micro_batch
-    return StageProblem(dict(replicas), seconds, layers, layout.vpp, batches, layout.vpp, equal)
+    batches = len(sizes) / layout.micro_batch
+    return StageProblem(dict(replicas), seconds, spec.layers, layout.vpp, batches, layout.vpp, equal)
+
+
+def typical(sizes: Sequence[int]) -> int:
+    """The length of the sequence of the mean token."""
+    return max(1, round(sum(size * size for size in sizes) / sum(sizes)))
 
 
 def stage_seconds(plain: Priced, full: Priced, module: str, ranks: Ranks, length: int) -> StageSeconds:

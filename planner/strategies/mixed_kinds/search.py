@@ -8,7 +8,7 @@ which is found first, nor than equal stages, which are tried beside the others.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import ceil, inf
 
 from planner.costs import SharedPrices
@@ -66,11 +66,14 @@ class MixedTries:
         groups = [*replica_groups(layout).values()]
         plain, full = (
             Priced(each, pricing_for(self.inputs, {self.module: each}, self.shared))
-            for each in (layout, with_fields(layout, recompute="full") if layout.schedule not in ZERO_BUBBLE else layout)
+            for each in (
+                layout,
+                with_fields(layout, recompute="full") if layout.schedule not in ZERO_BUBBLE else layout,
+            )
         )
         sizes = [*self.inputs.batches[0].items.values()]
         equal = self.inputs.software.knobs.groups == "layout"
-        return stage_problem(plain, full, self.module, groups, typical(sizes), len(sizes), equal)
+        return stage_problem(plain, full, groups, sizes, equal)
 
     def divided(self, layout: Layout, problem: StageProblem, full: Sequence[int] = ()) -> Layout:
         """The layout whose stages have as many layers as they are quick."""
@@ -82,8 +85,8 @@ class MixedTries:
         again by what stages recompute; None: they stay.
         """
         found = self.with_recomputation(layout)
-        for _ in range(ROUNDS if problem else 0):
-            if found is None or not any(found[1]):
+        for _ in range(ROUNDS):
+            if problem is None or found is None or not any(found[1]):
                 break
             again = self.divided(layout, problem, found[1])
             if again.stages == layout.stages:
@@ -103,14 +106,15 @@ class MixedTries:
         least = self.excess(with_fields(plan, layouts={self.module: whole}), whole)
         if max(least) > 0.0:
             return None
-        layers = self.inputs.spec.layers
+        layers, base = self.inputs.spec.layers, layout.recompute
+        assert not isinstance(base, dict), "what a search leaves open has no ranges"
         held = rank_layers(layout) if layout.stages else [layers]
         full = [
             ceil(own * max(0.0, most) / (most - few)) if most > 0.0 else 0
             for own, most, few in zip(held, excess, least, strict=True)
         ]
         while "ranges" in self.inputs.software.knobs.recompute and any(a < b for a, b in zip(full, held, strict=True)):
-            own = with_fields(layout, recompute=recompute_ranges(layout, layers, layout.recompute, full))
+            own = with_fields(layout, recompute=recompute_ranges(layout, layers, base, full))
             beyond = self.excess(with_fields(plan, layouts={self.module: own}), own)
             if max(beyond) <= 0.0:
                 return draft_of_layouts(self.inputs, {self.module: own}), full
@@ -142,11 +146,6 @@ def rank_layers(layout: Layout) -> list[int]:
 def none_of(layout: Layout) -> list[int]:
     """No layers of any pipeline rank."""
     return [0] * layout.pp
-
-
-def typical(sizes: Sequence[int]) -> int:
-    """The length of the sequence of the mean token."""
-    return max(1, round(sum(size * size for size in sizes) / sum(sizes)))
 
 
 def simulated(plan: Plan, shared: SharedPrices) -> TriedLayouts | None:

@@ -20,11 +20,13 @@ from planner.specs.job import USUAL_DTYPE
 from planner.specs.offers import DTYPE_NAMES
 from planner.strategies.mixed_kinds.search import mixed_tries
 from planner.strategies.static.layouts_plan import draft_of_layouts
-from planner.strategies.static.tried_layouts import Tries, TriedLayouts
+from planner.strategies.static.tried_layouts import TriedLayouts, Tries
 from planner.units import listed, percent
 
 MOST_KINDS = 3  # of which all sets are tried; of more each alone, and all
 RUNNERS_UP = 3  # meshes beside the chosen one that a plan names
+
+SEARCH = "parallel_search"  # whose plans these are
 
 PlanOnKind = Callable[[Inputs], Plan]  # the best plan on ranks of one kind; raises Infeasible
 
@@ -43,7 +45,11 @@ def mixed_kinds_plan(inputs: Inputs, on_kind: PlanOnKind) -> Plan:
     chosen = min(plans, key=lambda each: each.outcome.value)
     beside = [each for each in plans if each is not chosen]
     left_out = [each for each in every if each not in able]
-    alternatives = (*(fewer_kinds(inputs, each, chosen) for each in beside), *without_dtype(inputs, left_out), *chosen.alternatives)
+    alternatives = (
+        *(fewer_kinds(inputs, each, chosen) for each in beside),
+        *without_dtype(inputs, left_out),
+        *chosen.alternatives,
+    )
     whole = with_fields(chosen, alternatives=alternatives)
     return over_space(whole, plan_space_seconds(whole))
 
@@ -82,7 +88,6 @@ def plan_on_all(inputs: Inputs) -> Plan:
     every, work = mixed_tries(inputs)
     done = Tries({str(each.layout): each for each in every})
 
-
     def scored(tried: TriedLayouts) -> Plan:
         assert tried.plan, "what is chosen has a plan"
         return with_score(tried.plan, work)
@@ -103,20 +108,22 @@ def slower_layout(inputs: Inputs, tried: TriedLayouts, best: TriedLayouts) -> Al
 
 def fewer_kinds(inputs: Inputs, tried: Plan, chosen: Plan) -> Alternative:
     """The best plan on other kinds of ranks, as an alternative."""
-    kinds = list(dict.fromkeys(device_of_rank(inputs.cluster, rank) for rank in tried.layouts[inputs.module].ranks))
-    values = tried.outcome.value, chosen.outcome.value
-    return as_alternative(inputs.module, tried.layouts[inputs.module], tried.size, *values, f" on {listed(kinds, 'and')}")
+    layout, values = tried.layouts[inputs.module], (tried.outcome.value, chosen.outcome.value)
+    kinds = [*dict.fromkeys(device_of_rank(inputs.cluster, rank) for rank in layout.ranks)]
+    return as_alternative(inputs.module, layout, tried.size, *values, f" on {listed(kinds, 'and')}")
 
 
 def as_alternative(module: str, layout: Layout, size: int, seconds: float, best: float, where: str) -> Alternative:
     """A layout with its seconds, and how much slower it is."""
     because = f"{percent(seconds / best - 1.0)} slower{where}"
     layouts = {module: placed_layout(layout, size)}
-    return Alternative("parallel_search", layout.zero, sync_of(layout), None, seconds, because, layouts)
+    return Alternative(
+        strategy=SEARCH, zero=layout.zero, sync=sync_of(layout), value=seconds, because=because, layouts=layouts
+    )
 
 
 def without_dtype(inputs: Inputs, kinds: Sequence[str]) -> Iterator[Alternative]:
     """Yield what is said of kinds that have not the job's dtype."""
     dtype = inputs.fixed_parallelism.dtype or USUAL_DTYPE
     for kind in kinds:
-        yield Alternative("parallel_search", because=f"{kind} has no {DTYPE_NAMES[dtype]}: its ranks are left out")
+        yield Alternative(strategy=SEARCH, because=f"{kind} has no {DTYPE_NAMES[dtype]}: its ranks are left out")
