@@ -44,6 +44,7 @@ from planner.layouts.space.layout_problem import (
     layout_problem,
     priced_machine,
     priced_problem,
+    problems_by_kind,
 )
 from planner.layouts.space.layout_space import LayoutSpace, layout_at
 from planner.layouts.space.plainness import (
@@ -92,6 +93,7 @@ __all__ = [
     "most_conventional",
     "priced_machine",
     "priced_problem",
+    "problems_by_kind",
     "quickest_cell",
     "rank_counts",
     "recompute_ranges",

@@ -40,6 +40,11 @@ class Tariff:
     steps: float
     downtime: Downtime
 
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Kinds of its GPUs."""
+        return self.offer.offered.kinds
+
     def bill(self, step_seconds: float) -> Bill:
         """The bill of a run whose steps take so many seconds."""
         seconds = step_seconds * self.steps * self.downtime.factor

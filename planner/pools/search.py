@@ -6,18 +6,18 @@ of static layouts decides, the bound of its space is asked, which takes a quarte
 first decides how many are, and never which is best: those that are quick for their money come first.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import Literal, NamedTuple
 
 from planner.callbacks import OnProgress
 from planner.errors import Infeasible
-from planner.layouts import layout_problem, may_be_below, work_bound
+from planner.layouts import layout_problem, may_be_below, mixed_work_bound, problems_by_kind, work_bound
 from planner.plan.plan_file import Plan
 from planner.pools.bills import Bill, Tariff, tariff_of
 from planner.specs.base import with_fields
-from planner.specs.hardware.cluster import Cluster
+from planner.specs.hardware.cluster import Cluster, rank_kinds
 from planner.specs.inputs import Inputs, Offer
 from planner.specs.job import Limits
 from planner.specs.offers import LeftOut
@@ -83,13 +83,18 @@ class PoolSearch:
         first in the pool.
         """
         found, passed = dict[int, Point](), dict[int, Passed]()
-        order = sorted(range(len(self.tariffs)), key=lambda number: promise(self.least(number), goal))
+        order = sorted(
+            range(len(self.tariffs)), key=lambda at: (len(self.tariffs[at].kinds) > 1, promise(self.least(at), goal))
+        )  # several kinds at once come last: each alone may do
         for done, number in enumerate(order):
             tariff, least = self.tariffs[number], self.least(number)
             self.on_offer(done, len(order), tariff.offer.offered.name)
             if least.days == inf:
                 continue
             needed, by = useful_seconds(tariff, goal, limits, [*found.values()])
+            if goal == "usd" and len(tariff.kinds) > 1 and (cheaper := self.cheapest_alone(tariff, found)):
+                passed[number] = Passed(tariff, tariff.bill(max(needed, least.step_seconds)), cheaper)
+                continue
             if needed <= least.step_seconds or not self.may_take_less(tariff, least.step_seconds, needed):
                 passed[number] = Passed(tariff, tariff.bill(max(needed, least.step_seconds)), by)
             elif point := self.solved(tariff):
@@ -99,13 +104,20 @@ class PoolSearch:
                     passed[number] = Passed(tariff, point.bill, None)
         return [found[number] for number in sorted(found)], [passed[number] for number in sorted(passed)]
 
+    def cheapest_alone(self, tariff: Tariff, found: Mapping[int, Point]) -> Point | None:
+        """The cheapest known point of one of the kinds of a mixed choice. A dollar buys no more work of several kinds
+        than of the one whose work is cheapest, and exchanges between kinds cost besides.
+        """
+        alone = (each for each in found.values() if {*each.tariff.kinds} < {*tariff.kinds})
+        return min(alone, key=lambda each: each.bill.usd, default=None)
+
     def may_take_less(self, tariff: Tariff, least: float, needed: float) -> bool:
         """Whether a step on a choice, which takes `least` seconds or more, may take less than are needed; True where a
         search is likely to tell, or no static layout alone is asked for.
         """
         inputs = tariff.offer.inputs
         entry = STRATEGIES.get(inputs.job.strategy)
-        unknown = not entry or not entry.searches_layouts or len(inputs.model.modules) > 1
+        unknown = not entry or not entry.searches_layouts or len(inputs.model.modules) > 1 or len(tariff.kinds) > 1
         if unknown or len(self.tariffs) == 1 or needed > LIKELY * least or at_any_price(inputs.cluster) in self.plans:
             return True
         return may_be_below(layout_problem(inputs), needed)
@@ -149,7 +161,12 @@ def pool_search(offers: Sequence[Offer], run: Run, solve: Solve, on_offer: OnPro
 
 def least_seconds(inputs: Inputs) -> float:
     """Seconds of a step on a choice at least; 0 of several modules."""
-    return work_bound(layout_problem(inputs)) if len(inputs.model.modules) == 1 else 0.0
+    if len(inputs.model.modules) > 1:
+        return 0.0
+    kinds = rank_kinds(inputs.cluster)
+    if len(kinds) == 1:
+        return work_bound(layout_problem(inputs))
+    return mixed_work_bound(*problems_by_kind(inputs))
 
 
 def promise(least: Bill, goal: Goal) -> tuple[float, ...]:

@@ -241,16 +241,14 @@ def priced_ranks(cluster: Cluster, job: Job, sources: Mapping[str, Path]) -> tup
 
 
 def with_offers(asked: Inputs, offers: Offers, runs: tuple[OwnRun, ...]) -> Inputs:
-    """The inputs with a step of the job on each choice of a pool, so many ranks of one kind, which is read once. Raises
-    InputError.
-    """
+    """The inputs with a step of the job on each choice of a pool; its kinds are read once. Raises InputError."""
     inputs = of_one_step(asked)
-    priced, each = dict[str, tuple[dict[str, Any], dict[str, Path]]](), list[Offer]()
+    priced, each = dict[tuple[str, ...], tuple[dict[str, Any], dict[str, Path]]](), list[Offer]()
     shared = {role: file for role, file in inputs.sources.items() if not role.startswith(("device ", "profile"))}
     for offered in offers.clusters:
-        if offered.kind not in priced:
-            priced[offered.kind] = priced_ranks(offered.cluster, inputs.job, inputs.sources)
-        fields, ranks_files = priced[offered.kind]
+        if offered.kinds not in priced:
+            priced[offered.kinds] = priced_ranks(offered.cluster, inputs.job, inputs.sources)
+        fields, ranks_files = priced[offered.kinds]
         one = replace(inputs, cluster=offered.cluster, sources={**shared, **ranks_files}, **fields)
         each.append(Offer(offered, with_own_runs(one, runs)))
     return replace(asked, offers=(*each,), left_out=offers.left_out)

@@ -1,8 +1,11 @@
-"""What a pool offers a job: clusters of one kind and number of GPUs each, at a price; and what it can not be given."""
+"""What a pool offers a job: clusters of one kind and number of GPUs each, or of all there are of several kinds, at a
+price; and what it can not be given.
+"""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
+from itertools import combinations
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,7 +14,8 @@ from planner.errors import InputError
 from planner.specs import library
 from planner.specs.base import with_fields
 from planner.specs.gpu_clusters import asked_device, cluster_of_gpus, usual_per_node
-from planner.specs.hardware.cluster import Cluster
+from planner.specs.hardware.cluster import Cluster, rank_kinds
+from planner.specs.hardware.joined_clusters import JoinedPart, joined_cluster
 from planner.specs.hardware.node_cluster import NodeCluster, NodeGpus, expand_nodes
 from planner.specs.hardware.pool import Pool, PoolKind
 from planner.specs.hardware.profile import Device, Profile
@@ -33,9 +37,9 @@ class OfferedCluster:
     node_hours: float | None = None  # until a node is taken away, in the mean; None: it is not
 
     @property
-    def kind(self) -> str:
+    def kinds(self) -> tuple[str, ...]:
         """Its GPUs."""
-        return self.cluster.ranks[0].kind
+        return rank_kinds(self.cluster)
 
     @property
     def usd_per_hour(self) -> float:
@@ -93,6 +97,10 @@ def offers_of(pool: Pool, path: Path, job: Job) -> Offers:
                 left_out.append(LeftOut(each.name, over))
             else:
                 offered.append(each)
+    for each in mixed_offers(pool, offered, path):
+        over = limit_refusal(each, job.limits)
+        left_out += [LeftOut(each.name, over)] if over else []
+        offered += [] if over else [each]
     if not offered:
         told = "; ".join(f"{one.what}: {one.because}" for one in left_out)
         fix = "other limits or kinds, or layout: {dtype: fp16} for a device without bfloat16"
@@ -147,6 +155,38 @@ def kind_offers(pool: Pool, priced: PricedKind, where: str) -> Iterator[OfferedC
         if entry.spot:
             price, hours = entry.spot.usd_per_hour, entry.spot.mean_hours
             yield OfferedCluster(at_price(cluster, price), price, entry.region, hours)
+
+
+def mixed_offers(pool: Pool, offered: Sequence[OfferedCluster], path: Path) -> list[OfferedCluster]:
+    """The choices of several kinds at once, each kind with the most of it that is offered on demand at one place:
+    fewer of a kind are seldom better than the others with all of it, and slower.
+    """
+    most: dict[tuple[str, str], OfferedCluster] = {}
+    for each in offered if pool.mixed else ():
+        key = each.region, each.kinds[0]
+        if each.node_hours is None and (key not in most or each.cluster.size > most[key].cluster.size):
+            most[key] = each
+    found = list[OfferedCluster]()
+    for region in dict.fromkeys(region for region, _ in most):
+        own = [each for (where, _), each in most.items() if where == region]
+        for count in range(2, len(own) + 1):
+            found += [mixed_offer(some, path) for some in combinations(own, count)]
+    return found
+
+
+def mixed_offer(parts: Sequence[OfferedCluster], path: Path) -> OfferedCluster:
+    """Several choices of one kind each as one."""
+    joined = [JoinedPart(each.cluster, rank_gb_per_s(each.cluster, path)) for each in parts]
+    cluster = joined_cluster(joined)
+    return OfferedCluster(cluster, sum(each.usd_per_hour for each in parts) / cluster.size, parts[0].region)
+
+
+def rank_gb_per_s(cluster: Cluster, path: Path) -> float:
+    """GB/s of a rank to other nodes: of a single node as is usual with its device, else as its slowest link."""
+    if len(cluster.levels) > 1:
+        return cluster.levels[-1].gb_per_s
+    device = library.read_named(cluster.ranks[0].kind, Profile, path.parent)[0].device
+    return device.adapter_gb_per_s or cluster.levels[-1].gb_per_s
 
 
 def at_price(cluster: Cluster, usd_per_hour: float | None) -> Cluster:

@@ -74,9 +74,12 @@ def typed_number(text: str, option: str, what: str = "") -> float:
 
 
 def asked_pool(text: str) -> Pool:
-    """The pool of an option: up to so many GPUs of each kind, at its price or the device's. Raises InputError."""
-    kinds = [pool_kind(part.strip()) for part in text.split(",")]
-    return Pool(format=Pool.FORMAT, name="pool", pool=tuple(kinds), source="typed; prices: of the devices, or typed")
+    """The pool of an option: up to so many GPUs of each kind, at its price or the device's; joined by `+`, a job may
+    have several at once. Raises InputError.
+    """
+    kinds = tuple(pool_kind(part.strip()) for part in re.split("[,+]", text))
+    source = "typed; prices: of the devices, or typed"
+    return Pool(format=Pool.FORMAT, name="pool", pool=kinds, mixed="+" in text, source=source)
 
 
 def pool_kind(text: str) -> PoolKind:

@@ -36,6 +36,16 @@ def static(size, spec=DECODER, **layout):
     return spread(size, spec, rows=[[*dict.fromkeys(groups_over(mesh, SHARING).values())]] * 4, **layout)
 
 
+# The first replica has three micro-batches, and the other one: as many as replicas of unlike ranks are quick.
+SHARES = [[Ranks([0, 2]), Ranks([1, 3])], [Ranks([0, 2])], [Ranks([0, 2])]]
+INSIDE = [[Ranks([0, 1]), Ranks([2, 3])], [Ranks([0, 1])], [Ranks([0, 1])]]
+
+
+def shared(rows, **layout):
+    """Replicas of two stages of three layers and two, with unequal numbers of micro-batches."""
+    return spread(4, FIVE, rows=rows, pp=2, dp=2, stages=UNEVEN, **layout)
+
+
 SPACE = {
     3: {
         "ring of three": static(3, cp=3),
@@ -46,6 +56,9 @@ SPACE = {
         "uneven stages": static(4, FIVE, pp=2, dp=2, stages=UNEVEN, zero=1),
         "uneven stages, all in the last": static(4, FIVE, pp=2, tp=2, stages=LATE, zero=1),
         "uneven stages, backward in two": static(4, FIVE, pp=2, dp=2, stages=UNEVEN, order="zb_h1"),
+        **{f"uneven stages and shares, zero {zero}": shared(SHARES, zero=zero) for zero in (0, 1, 2, 3)},
+        "uneven stages and shares, side by side": shared(INSIDE, zero=1, rank_order="tp-cp-pp-dp-replica"),
+        "uneven stages and shares, recomputed": shared(SHARES, zero=1, recompute=BY_LAYER),
         "uneven chunks": static(4, FIVE, pp=2, vpp=2, dp=2, stages=CHUNKS, zero=1),
         "recomputed by layer": static(4, tp=2, dp=2, zero=1, recompute=BY_LAYER),
         "recomputed by layer, cp, zero 3": static(4, cp=2, dp=2, zero=3, recompute=BY_LAYER),
@@ -85,6 +98,7 @@ SPACE = {
 OFTEN = (  # of each kind one that `test_layout_pairs.py` has not; the others in the soak
     (3, "ring of three, window"), (4, "uneven stages, backward in two"), (4, "uneven chunks"),
     (4, "recomputed by layer, stages"), (4, "replicas, experts, zero 1"), (4, "folded experts"),
+    (4, "uneven stages and shares, zero 1"),
 )  # fmt: skip
 
 

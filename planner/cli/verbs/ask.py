@@ -82,7 +82,7 @@ def ask(
         str,
         typer.Option(
             help="GPUs that may be rented, in place of --gpus: at most so many of each kind, such as "
-            "4096xh100,512xa100, or at a price an hour 512xa100@1.80."
+            "4096xh100,512xa100, or at a price an hour 512xa100@1.80; with + in place of the comma, several at once."
         ),
     ] = "",
     tokens: Annotated[str, typer.Option(help="Tokens of the whole run, such as 1T, for its days and dollars.")] = "",

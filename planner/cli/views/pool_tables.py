@@ -65,7 +65,7 @@ def point_answer(judged: Judged) -> dict[str, Any]:
     offered, lost = point.offer.offered, point.tariff.downtime
     return {
         "choice": offered.name,
-        "kind": offered.kind,
+        "kind": "+".join(offered.kinds),
         "gpus": offered.cluster.size,
         "region": offered.region or None,
         "spot": offered.node_hours is not None,

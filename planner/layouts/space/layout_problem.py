@@ -13,7 +13,7 @@ from planner.plan.plan_file import Prices
 from planner.specs.base import Ranks, with_fields
 from planner.specs.framework.knobs import Knobs
 from planner.specs.framework.memory_coefficients import MemoryCoefficients
-from planner.specs.hardware.cluster import Cluster, device_of_rank, entry_of_kind, ranks_of_kind
+from planner.specs.hardware.cluster import Cluster, device_of_rank, entry_of_kind, rank_kinds, ranks_of_kind
 from planner.specs.hardware.profile import Device
 from planner.specs.inputs import Inputs
 from planner.specs.job import Limits
@@ -75,6 +75,14 @@ def layout_problem(inputs: Inputs, kind: str = "") -> LayoutProblem:
     problem = LayoutProblem(trained, machine, accounting, inputs.job.limits, inputs.software.knobs, by_rates)
     per_node = next(entry.per_node for entry in inputs.cluster.ranks if entry.kind == kind)
     return replace(problem, host_bytes=host_bytes(inputs.cluster, inputs.devices, first) / per_node)
+
+
+def problems_by_kind(inputs: Inputs) -> tuple[dict[str, LayoutProblem], dict[str, int]]:
+    """The problem on all ranks as if they were of each kind, and how many there are of it."""
+    kinds = rank_kinds(inputs.cluster)
+    return {kind: layout_problem(inputs, kind) for kind in kinds}, {
+        kind: len(ranks_of_kind(inputs.cluster, kind)) for kind in kinds
+    }
 
 
 def priced_problem(

@@ -1,4 +1,4 @@
-"""Pools: GPUs that may be rented, of which a job is given one kind and one number."""
+"""Pools: GPUs that may be rented, of which a job is given one kind and one number, or several kinds at once."""
 
 from typing import Annotated, ClassVar
 
@@ -54,5 +54,6 @@ class Pool(Spec):
     format: str
     name: str
     pool: Annotated[tuple[PoolKind, ...], msgspec.Meta(min_length=1)]
+    mixed: bool = False  # whether a job may have several of the kinds at once: all that there are of each
     source: str = ""  # where prices are from
     storage: NodeStorage | None = None  # of each node, that checkpoints are written to; None: as is assumed

@@ -26,13 +26,12 @@ from planner.layouts import (
     LayoutSpace,
     fixed_fields,
     layout_at,
-    layout_problem,
     layouts_of,
+    problems_by_kind,
     screen,
 )
 from planner.plan.plan_file import Layout
 from planner.specs.base import with_fields
-from planner.specs.hardware.cluster import rank_kinds, ranks_of_kind
 from planner.specs.inputs import Inputs
 from planner.specs.parallelism import DEFAULT_RANK_ORDER
 
@@ -52,7 +51,7 @@ def mixed_space(inputs: Inputs, most: int) -> MixedSpace:
     """The first layouts of distinct meshes that fit on ranks of some kind, in each order of ranks that is tried. Raises
     InputError where the job says the layers of stages.
     """
-    problems = {kind: layout_problem(inputs, kind) for kind in rank_kinds(inputs.cluster)}
+    problems, counts = problems_by_kind(inputs)
     first, fixed = next(iter(problems.values())), fixed_fields(inputs)
     found = layouts_of(any_share(first), fixed)
     if not len(found["tp"]):
@@ -60,7 +59,6 @@ def mixed_space(inputs: Inputs, most: int) -> MixedSpace:
     screened = {kind: screen(each, found) for kind, each in problems.items()}
     fits = np.any([each.fits(problems[kind]) for kind, each in screened.items()], axis=0)
     seconds = {kind: each.seconds for kind, each in screened.items()}
-    counts = {kind: len(ranks_of_kind(inputs.cluster, kind)) for kind in problems}
     apart, inside = by_stages(seconds, counts), by_replicas(first, found, seconds, counts)
     first_order = np.where(found["pp"] > 1, apart, inside)
     able = (fixed.rank_order,) if fixed.rank_order else first.knobs.rank_orders or (DEFAULT_RANK_ORDER, STAGES_INSIDE)

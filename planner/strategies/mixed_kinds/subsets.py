@@ -7,9 +7,12 @@ job's dtype (V100 has no bfloat16) has none either.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations
+from math import inf
 
 from planner.errors import Infeasible
+from planner.layouts import mixed_work_bound, problems_by_kind
 from planner.plan.descriptions import placed_layout
+from planner.plan.join_plans import round_digits
 from planner.plan.mesh.synchronisation import sync_of
 from planner.plan.plan_file import Alternative, Layout, Plan
 from planner.scoring import over_space, plan_space_seconds, with_score
@@ -34,8 +37,12 @@ PlanOnKind = Callable[[Inputs], Plan]  # the best plan on ranks of one kind; rai
 def mixed_kinds_plan(inputs: Inputs, on_kind: PlanOnKind) -> Plan:
     """The best plan over all ranks or those of some kinds, with the bound over both. Raises Infeasible."""
     every, able = rank_kinds(inputs.cluster), able_kinds(inputs)
-    plans, refused = list[Plan](), list[Infeasible]()
+    plans, refused, slower = list[Plan](), list[Infeasible](), list[Alternative]()
     for kinds in sets_of_kinds(able):
+        least, best = least_on(inputs, kinds), min((each.outcome.value for each in plans), default=inf)
+        if least >= best:
+            slower.append(Alternative(strategy=SEARCH, because=never_quicker(kinds, least), too_slow=True, about=least))
+            continue
         try:
             plans.append(plan_on_kinds(inputs, kinds, on_kind))
         except Infeasible as error:
@@ -47,11 +54,23 @@ def mixed_kinds_plan(inputs: Inputs, on_kind: PlanOnKind) -> Plan:
     left_out = [each for each in every if each not in able]
     alternatives = (
         *(fewer_kinds(inputs, each, chosen) for each in beside),
+        *slower,
         *without_dtype(inputs, left_out),
         *chosen.alternatives,
     )
     whole = with_fields(chosen, alternatives=alternatives)
     return over_space(whole, plan_space_seconds(whole))
+
+
+def least_on(inputs: Inputs, kinds: Sequence[str]) -> float:
+    """Seconds that a step on the ranks of some kinds takes at least, by its work."""
+    part = replace(inputs, cluster=cluster_of_kinds(inputs.cluster, kinds))
+    return round_digits(mixed_work_bound(*problems_by_kind(part)))
+
+
+def never_quicker(kinds: Sequence[str], least: float) -> str:
+    """Why no plan on some kinds was looked for."""
+    return f"on {listed(kinds, 'and')} alone the work takes {least:.2f} s at least"
 
 
 def able_kinds(inputs: Inputs) -> tuple[str, ...]:
@@ -62,9 +81,9 @@ def able_kinds(inputs: Inputs) -> tuple[str, ...]:
 
 
 def sets_of_kinds(kinds: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Yield the sets of kinds that are tried: each alone first, all last."""
+    """Yield the sets of kinds that are tried: all first, each alone last."""
     most = len(kinds)
-    for size in range(1, most + 1) if most <= MOST_KINDS else (1, most):
+    for size in range(most, 0, -1) if most <= MOST_KINDS else (most, 1):
         yield from combinations(kinds, size)
 
 
