@@ -19,7 +19,7 @@ from planner.specs.hardware.cluster import Cluster, cluster_of_kinds, rank_kinds
 from planner.specs.hardware.joined_clusters import JoinedPart, joined_cluster
 from planner.specs.inputs import Inputs, JobOptions, load_job
 from planner.strategies import parallel_search
-from planner.strategies.assignment.replica_paces import Pace, assign_soonest
+from planner.strategies.assignment.replica_seconds import ReplicaSeconds, assign_soonest
 from planner.strategies.mixed_kinds.division import StageProblem, StageSeconds, divided_layers
 from planner.strategies.static.layouts_plan import priced_together
 from tests.examples import examples, soaked
@@ -49,14 +49,14 @@ def mixed(folder, counts, rows=(2048,) * 32, model="llama-3-8b", kept="", fixed=
 
 @examples(50)
 @given(st.lists(st.tuples(st.floats(0.1, 5), st.floats(0, 3)), min_size=1, max_size=3), st.integers(1, 7))
-def test_equal_items_are_done_as_soon_as_any_shares_of_replicas_are(replicas, count):
-    paces = [Pace({8: seconds}, fill) for seconds, fill in replicas]
-    shares = [len(items) for items in assign_soonest(range(count), dict.fromkeys(range(count), 8), paces, 1)]
+def test_equal_items_are_done_as_soon_as_any_shares_of_replicas_are(drawn, count):
+    replicas = [ReplicaSeconds({8: seconds}, fill) for seconds, fill in drawn]
+    shares = [len(items) for items in assign_soonest(range(count), dict.fromkeys(range(count), 8), replicas, 1)]
 
     def end(numbers):
-        return max(n * pace.seconds[8] + pace.fill for n, pace in zip(numbers, paces, strict=True) if n)
+        return max(n * replica.seconds[8] + replica.fill for n, replica in zip(numbers, replicas, strict=True) if n)
 
-    every = (each for each in product(range(count + 1), repeat=len(paces)) if sum(each) == count)
+    every = (each for each in product(range(count + 1), repeat=len(replicas)) if sum(each) == count)
     assert sum(shares) == count and end(shares) <= min(map(end, every)) * (1 + 1e-9)
 
 

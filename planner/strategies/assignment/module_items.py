@@ -11,7 +11,7 @@ from planner.plan.plan_file import Group, Layout, Plan, assignments
 from planner.specs.base import Ranks, with_fields
 from planner.specs.inputs import Inputs
 from planner.specs.parallelism import DEFAULT_RANK_ORDER
-from planner.strategies.assignment.replica_paces import assign_soonest, has_several_kinds, replica_paces
+from planner.strategies.assignment.replica_seconds import assign_soonest, has_several_kinds, replica_seconds
 
 ReplicaItems = list[list[tuple[int, ...]]]  # by replica, the items of each micro-batch
 
@@ -41,16 +41,16 @@ def assign_to_unlike(pricing: Pricing, inputs: Inputs, layout: Layout) -> Replic
     """
     sizes, groups = inputs.batches[0].items, [*replica_groups(layout).values()]
     lengths = sorted({*sizes.values()})
-    paces = replica_paces(pricing, inputs.module, layout, groups, lengths)
+    replicas = replica_seconds(pricing, inputs.module, layout, groups, lengths)
     order = sorted(sizes, key=lambda item: (-sizes[item], item))
     joined = all_ranks_join_micro_batches(layout, inputs.spec)
     together = layout.micro_batch if len(lengths) == 1 and not joined else 1
-    of_replicas = assign_soonest(order, sizes, paces, together)
+    of_replicas = assign_soonest(order, sizes, replicas, together)
     counts = [ceil(len(items) / layout.micro_batch) for items in of_replicas]
     most = ceil(max(counts) / layout.pp) * layout.pp if layout.vpp > 1 else max(counts)
     found: ReplicaItems = []
-    for items, pace, count in zip(of_replicas, paces, counts, strict=True):
-        loads = {item: pace.seconds[sizes[item]] for item in items}
+    for items, replica, count in zip(of_replicas, replicas, counts, strict=True):
+        loads = {item: replica.seconds[sizes[item]] for item in items}
         some = assign_least_loaded(items, loads, most if joined else max(1, count), layout.micro_batch)
         found.append([*map(tuple, some), *((),) * (most - len(some))])
     return found

@@ -19,7 +19,7 @@ from planner.costs import Pricing
 from planner.plan.mesh.rank_mesh import stage_ranks
 from planner.plan.plan_file import Group, Layout
 from planner.specs.base import Layers, Ranks
-from planner.strategies.assignment.replica_paces import both_passes
+from planner.strategies.assignment.replica_seconds import both_passes
 
 StageKinds = tuple[str, ...]  # of the ranks of one replica on one stage
 

@@ -7,6 +7,7 @@ from planner.layouts import RECOMPUTE, RECOMPUTE_BY_RANGES, SEARCHED_FIELDS, Tra
 from planner.plan.launchable.launch_refusals import require_launchable
 from planner.plan.plan_file import Layout
 from planner.specs.base import Ranks, with_fields
+from planner.specs.hardware.cluster import rank_kinds
 from planner.specs.inputs import Inputs
 from planner.specs.layers import Module
 
@@ -27,7 +28,8 @@ def fixed_layout(inputs: Inputs, runs: bool = True, ranks: Ranks | None = None) 
         wrong = f"ulysses {fixed.ulysses} does not divide cp {numbers['cp']}", "a divisor, or 1 for a ring"
     layout = None if wrong else layout_of(trained, numbers)
     if layout and runs:
-        wrong = uneven_batch(layout, trained, len(inputs.model.modules) == 1)
+        unlike = len(rank_kinds(inputs.cluster)) > 1 and inputs.software.knobs.groups == "any"
+        wrong = uneven_batch(layout, trained, len(inputs.model.modules) == 1 and not unlike)
     if wrong or layout is None:
         message, fix = wrong or ("", "")
         raise InputError(message, where=f"{inputs.file} (fix.layouts.{inputs.module})", fix=fix)
@@ -91,7 +93,8 @@ def uneven_experts(numbers: dict[str, int], trained: TrainingSetup) -> tuple[str
 
 def uneven_batch(layout: Layout, trained: TrainingSetup, alone: bool) -> tuple[str, str] | None:
     """The message about equal sequences that do not divide over replicas and micro-batches, and its fix; `alone`: there
-    is no other module, by whose items samples differ whatever their own lengths.
+    is no other module, by whose items samples differ whatever their own lengths, nor ranks of other kinds, which take
+    other shares.
     """
     count, at_once = len(trained.sizes), layout.dp * layout.replica * layout.micro_batch
     equal = trained.equal_lengths and alone

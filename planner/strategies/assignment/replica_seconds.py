@@ -17,7 +17,7 @@ from planner.plan.task import Phase, Task
 from planner.specs.base import Layers, Ranks
 
 
-class Pace(NamedTuple):
+class ReplicaSeconds(NamedTuple):
     """Seconds of an item on a replica, by its tokens, and of a micro-batch around its slowest stage."""
 
     seconds: Mapping[int, float]
@@ -29,32 +29,32 @@ def has_several_kinds(pricing: Pricing, layout: Layout) -> bool:
     return len(pricing.cluster.ranks) > 1 and len(pricing.device_kinds(layout.ranks)) > 1
 
 
-def replica_paces(
+def replica_seconds(
     pricing: Pricing, module: str, layout: Layout, groups: Sequence[Group], lengths: Sequence[int]
-) -> list[Pace]:
-    """The pace of each replica, on items of these tokens, in micro-batches of as many as the layout has."""
+) -> list[ReplicaSeconds]:
+    """The seconds of each replica, on items of these tokens, in micro-batches of as many as the layout has."""
     stages = layout.stages or (Layers(range(pricing.models[module].layers)),)
     holding = [frozenset(stage_ranks(layout, stage)) for stage in range(layout.pp)]
-    known: dict[object, Pace] = {}
-    paces = list[Pace]()
+    known: dict[object, ReplicaSeconds] = {}
+    replicas = list[ReplicaSeconds]()
     for group in groups:
         own = [Ranks(rank for rank in group.ranks if rank in of_stage) for of_stage in holding]
         key = tuple(pricing.device_kinds(ranks) for ranks in own)
         if key not in known:
-            known[key] = replica_pace(pricing, module, layout, own, stages, lengths)
-        paces.append(known[key])
-    return paces
+            known[key] = seconds_of_replica(pricing, module, layout, own, stages, lengths)
+        replicas.append(known[key])
+    return replicas
 
 
-def replica_pace(
+def seconds_of_replica(
     pricing: Pricing,
     module: str,
     layout: Layout,
     of_stages: Sequence[Ranks],
     stages: Sequence[Layers],
     lengths: Sequence[int],
-) -> Pace:
-    """The pace of the replica with these ranks on its stages, of which each has every `pp`-th of the chunks."""
+) -> ReplicaSeconds:
+    """The seconds of the replica with these ranks on its stages, of which each has every `pp`-th of the chunks."""
     seconds, fills = dict[int, float](), list[float]()
     for length in lengths:
         each = [
@@ -63,7 +63,7 @@ def replica_pace(
         ]
         seconds[length] = max(each) / layout.micro_batch
         fills.append((sum(each) - max(each)) / layout.vpp)
-    return Pace(seconds, sum(fills) / len(fills))
+    return ReplicaSeconds(seconds, sum(fills) / len(fills))
 
 
 def both_passes(pricing: Pricing, module: str, layout: Layout, ranks: Ranks, layers: Layers, length: int) -> float:
@@ -89,21 +89,22 @@ def both_passes(pricing: Pricing, module: str, layout: Layout, ranks: Ranks, lay
 
 
 def assign_soonest(
-    items: Sequence[int], lengths: Mapping[int, int], paces: Sequence[Pace], together: int
+    items: Sequence[int], lengths: Mapping[int, int], replicas: Sequence[ReplicaSeconds], together: int
 ) -> list[list[int]]:
     """The items of each replica, `together` at a time: each goes where it is done first; of equals to the first."""
     kinds: dict[int, list[int]] = {}
-    for number, pace in enumerate(paces):
-        kinds.setdefault(id(pace), []).append(number)
+    for number, replica in enumerate(replicas):
+        kinds.setdefault(id(replica), []).append(number)
     of_kind = [
-        (paces[numbers[0]], [(paces[numbers[0]].fill, number) for number in numbers]) for numbers in kinds.values()
+        (replicas[numbers[0]], [(replicas[numbers[0]].fill, number) for number in numbers])
+        for numbers in kinds.values()
     ]
     for _, waiting in of_kind:
         heapify(waiting)
-    assigned: list[list[int]] = [[] for _ in paces]
+    assigned: list[list[int]] = [[] for _ in replicas]
     for start in range(0, len(items), together):
         some = items[start : start + together]
-        more = [sum(pace.seconds[lengths[item]] for item in some) for pace, _ in of_kind]
+        more = [sum(replica.seconds[lengths[item]] for item in some) for replica, _ in of_kind]
         place = min(range(len(of_kind)), key=lambda at: (of_kind[at][1][0][0] + more[at], of_kind[at][1][0][1]))
         load, number = heappop(of_kind[place][1])
         assigned[number] += some
