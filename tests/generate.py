@@ -195,7 +195,7 @@ def jobs() -> st.SearchStrategy:
 
 def clusters() -> st.SearchStrategy:
     """The last level joins all ranks."""
-    kinds = st.lists(unchecked(RankKind, count=st.integers(1, 64)), min_size=1, max_size=2)
+    kinds = st.lists(rank_kinds(), min_size=1, max_size=2)
     near = st.lists(unchecked(Level, ranks=st.just(2)), max_size=1)
     return unchecked(
         Cluster,
@@ -262,6 +262,12 @@ def passes() -> st.SearchStrategy:
         unchecked(PassCosts, forward=fit, backward=fit, both=none),
         unchecked(PassCosts, forward=none, backward=none, both=fit),
     )
+
+
+def rank_kinds(**given: st.SearchStrategy) -> st.SearchStrategy[RankKind]:
+    """With links of their own, or as the cluster's."""
+    levels = unchecked(Level, ranks=st.just(64)).map(lambda level: (level,)) | st.just(())
+    return unchecked(RankKind, levels=levels, **{"count": st.integers(1, 64), **given})
 
 
 def pool_kinds() -> st.SearchStrategy[PoolKind]:
@@ -332,6 +338,7 @@ CHECKED = {
     Layout: lambda: layouts(Layout),
     ItemSize: sizes,
     Cluster: clusters,
+    RankKind: rank_kinds,
     NodeCluster: node_clusters,
     Knobs: knobs,
     Model: models,

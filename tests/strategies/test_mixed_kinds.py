@@ -39,9 +39,10 @@ def several(folder, counts: dict[str, int], per_node: int = 8) -> str:
     return str(path)
 
 
-def mixed(folder, counts, rows=(2048,) * 32, model="llama-3-8b", kept="", fixed="", per_node=8) -> Inputs:
+def mixed(folder, counts, kept="", per_node=8) -> Inputs:
+    """A job of 32 sequences of Llama-3-8B on these ranks."""
     cluster = several(folder, counts, per_node)
-    return load_job(static_job(folder, model, cluster, rows, fixed, kept), JobOptions(effort=1))
+    return load_job(static_job(folder, "llama-3-8b", cluster, (2048,) * 32, "", kept), JobOptions(effort=1))
 
 
 # ----------------------------------------------------------------------------------------------- shares and stages
