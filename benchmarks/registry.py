@@ -15,6 +15,7 @@ CASES = {
     "megascale": "benchmarks.megascale",
     "start-up": "benchmarks.start_up",
     "run-overhead": "benchmarks.run_overhead",
+    "two-speeds": "benchmarks.two_speeds",
     "task-records": "benchmarks.task_records",
     "faults": "benchmarks.faults",
     "checkpoint-stall": "benchmarks.checkpoint_stall",
