@@ -1,9 +1,9 @@
 """Four ranks of two speeds on this machine: steps of replicas with equal shares, and with shares as each is quick.
 
-One rank has a processor to itself, three have another together, which gives each a third of it. The unequal shares are
-those that give all the same to do, three times as many micro-batches on the first rank; expected is the ratio of the
-slowest ranks' micro-batches alone. Both train in the same world, one after the other, and again: on a machine without other
-work, which would have a processor of its own share.
+One rank has a processor to itself, three have another together, which gives each a third of it. The unequal shares give
+all the same to do: three times as many micro-batches on the first rank. Expected is the ratio of the slowest ranks'
+micro-batches alone. Both train in the same world, one after the other, and again: on a machine without other work, of
+which a processor would have its share.
 """
 
 import os

@@ -6,7 +6,7 @@ from math import ceil
 from planner.costs import Pricing
 from planner.errors import InputError
 from planner.specs.base import Layers, Ranks, with_fields
-from planner.specs.hardware.cluster import Cluster, RankKind, rank_kinds
+from planner.specs.hardware.cluster import Cluster, Level, RankKind, rank_kinds
 from planner.specs.hardware.profile import CollectiveCosts
 from planner.specs.inputs import Inputs
 from planner.specs.sequence_sharding import SequenceSplit
@@ -42,11 +42,24 @@ def only_kind(cluster: Cluster, key: str) -> RankKind:
 def with_ranks(inputs: Inputs, at: int, count: int) -> Inputs:
     """Set the number of ranks of the kind at index `at`; the widest network level grows with them."""
     entries = list(inputs.cluster.ranks)
-    entries[at] = with_fields(entries[at], count=count)
+    entries[at] = with_count(entries[at], count, inputs.cluster.levels[-1])
     size = sum(entry.count for entry in entries)
     *nearer, widest = inputs.cluster.levels
     levels = (*nearer, with_fields(widest, ranks=max(widest.ranks, size)))
     return on_cluster(inputs, with_fields(inputs.cluster, ranks=tuple(entries), levels=levels))
+
+
+def with_count(entry: RankKind, count: int, beyond: Level) -> RankKind:
+    """The entry with so many ranks: its widest level grows with them, or beyond its only node there is another."""
+    if not entry.levels or entry.levels[-1].ranks >= count:
+        return with_fields(entry, count=count)
+    *nearer, widest = entry.levels
+    own = (
+        (widest, with_fields(beyond, ranks=count))
+        if widest.ranks <= entry.per_node
+        else (with_fields(widest, ranks=count),)
+    )
+    return with_fields(entry, count=count, levels=(*nearer, *own))
 
 
 def on_cluster(inputs: Inputs, cluster: Cluster) -> Inputs:
@@ -73,11 +86,17 @@ def faster_network(cluster: Cluster, tables: Tables, times: float) -> tuple[Clus
     node = max(entry.per_node for entry in cluster.ranks)
     if cluster.size <= node:
         return None
-    levels = tuple(
-        with_fields(level, gb_per_s=level.gb_per_s * times) if level.ranks > node else level for level in cluster.levels
-    )
+    entries = tuple(with_fields(entry, levels=faster_levels(entry.levels, node, times)) for entry in cluster.ranks)
+    levels = faster_levels(cluster.levels, node, times)
     faster = {kind: faster_table(table, node, times) for kind, table in tables.items()}
-    return with_fields(cluster, levels=levels), faster
+    return with_fields(cluster, ranks=entries, levels=levels), faster
+
+
+def faster_levels(levels: tuple[Level, ...], node: int, times: float) -> tuple[Level, ...]:
+    """Levels of which those beyond a node have so many times the bandwidth."""
+    return tuple(
+        with_fields(level, gb_per_s=level.gb_per_s * times) if level.ranks > node else level for level in levels
+    )
 
 
 def faster_table(table: CollectiveCosts, node: int, times: float) -> CollectiveCosts:

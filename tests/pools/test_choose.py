@@ -8,12 +8,13 @@ from planner import files, pipeline
 from planner.callbacks import silent
 from planner.errors import Infeasible
 from planner.layouts import layout_problem, may_be_below, work_bound
+from planner.pools import choose
 from planner.pools.bills import tariff_of
 from planner.pools.search import dominating, pool_search
 from planner.scoring import with_bound_digest
 from planner.specs.base import with_fields
-from planner.specs.hardware.pool import PoolKind, Spot
-from planner.specs.inputs import JobOptions
+from planner.specs.hardware.pool import Pool, PoolKind, Spot
+from planner.specs.inputs import JobOptions, load_job
 from tests.examples import soaked
 from tests.pooled_jobs import bills, front_of, pooled, random_kinds
 from tests.static_jobs import best_simulated
@@ -46,14 +47,14 @@ def every_bill(inputs, seconds_of):
     return found
 
 
-def alone(inputs):
+def one_by_one(inputs):
     return pipeline.decide(inputs).plan.prediction.step_seconds
 
 
 @pytest.mark.parametrize("seed", soaked(range(24), (1, 2)))
 def test_nothing_that_is_passed_over_is_of_the_front(tmp_path, seed):
     inputs = pooled(tmp_path, random_kinds(seed))
-    every = every_bill(inputs, alone)
+    every = every_bill(inputs, one_by_one)
     if every:
         assert bills(front_of(inputs)) == undominated(every)
     else:
@@ -133,6 +134,23 @@ def test_more_choices_never_worsen(tmp_path):
     more_kinds = front_of(pooled(tmp_path, (A100, H100)))
     assert is_no_worse(more_nodes, few) and is_no_worse(more_kinds, more_nodes)
     assert not is_no_worse(few, more_kinds)
+
+
+def test_several_kinds_at_once_are_of_the_front_where_counts_are_capped(tmp_path):
+    """All of each kind at once is solved as any choice is, saves days, and no dollars."""
+    kinds = (with_fields(H100, counts=(8, 16)), with_fields(A100, counts=(8, 16)))
+    alone = pooled(tmp_path, kinds, fixed="tp: 2, cp: 1, pp: 1, zero: 1, recompute: full, micro_batch: 1")
+    path = tmp_path / "pool.yaml"
+    files.write(path, with_fields(files.read(path, Pool), mixed=True))
+    both = load_job(str(tmp_path / "job.yaml"), JobOptions(effort=1))
+    name = "16xh100-80gb+16xa100-80gb"
+    assert [each.offered.name for each in both.offers] == [*(each.offered.name for each in alone.offers), name]
+    answer = front_of(both)
+    assert is_no_worse(answer, front_of(alone)) and answer.soonest.offer.offered.name == name
+    assert bills(answer) == undominated(every_bill(both, one_by_one))
+    cheapest = choose(replace(both, job=with_fields(both.job, objective="dollars")), pipeline.decide, silent)
+    assert cheapest.chosen.offer.offered.name != name
+    assert name in [each.tariff.offer.offered.name for each in cheapest.passed]
 
 
 def test_more_days_or_dollars_never_worsen(tmp_path):

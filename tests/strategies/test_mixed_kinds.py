@@ -12,6 +12,7 @@ from planner import files
 from planner.costs import pricing_of
 from planner.errors import Infeasible
 from planner.layouts import mixed_work_bound, problems_by_kind
+from planner.plan.launchable.launch_refusals import plan_refusals
 from planner.plan.legal.plan_laws import violations
 from planner.scoring import in_memory, plan_space_seconds, score
 from planner.specs.base import Ranks, with_fields
@@ -22,6 +23,7 @@ from planner.strategies import parallel_search
 from planner.strategies.assignment.replica_seconds import ReplicaSeconds, assign_soonest
 from planner.strategies.mixed_kinds.division import StageProblem, StageSeconds, divided_layers
 from planner.strategies.static.layouts_plan import priced_together
+from planner.why.resize_cluster import with_ranks
 from tests.examples import examples, soaked
 from tests.static_jobs import small_cluster, static_job
 
@@ -155,7 +157,19 @@ def test_software_whose_replicas_are_alike_has_equal_shares(tmp_path):
     )
     plan = parallel_search.plan(alike, None)
     held = [len(each) for each in plan.steps[0].micro_batches]
-    assert len(set(held)) == 1
+    assert len(set(held)) == 1 and not [*plan_refusals(plan)]
+    other = parallel_search.plan(inputs, None)
+    judged = with_fields(other, uses=with_fields(other.uses, software=alike.software))
+    assert [refusal.rule for _, refusal in plan_refusals(judged)] == ["shares of replicas"]
+
+
+def test_one_more_node_grows_the_links_of_its_kind(tmp_path):
+    inputs = mixed(tmp_path, {"h100-80gb": 4, "a100-80gb": 8}, per_node=4)
+    for at, levels in ((0, [4, 8]), (1, [4, 12])):
+        entry = inputs.cluster.ranks[at]
+        wider = with_ranks(inputs, at, entry.count + 4).cluster
+        assert [level.ranks for level in wider.ranks[at].levels] == levels
+        assert wider.levels[-1].ranks == wider.size == 16
 
 
 # ------------------------------------------------------------------------------------------------------------ links

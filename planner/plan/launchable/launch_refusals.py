@@ -4,6 +4,7 @@ A layout says the same of every micro-batch. Strategies decide more: groups that
 micro-batch, the order of passes slot by slot. Few frameworks can be told these: `STEP_RULES` judges them.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -29,6 +30,7 @@ from planner.plan.schedules.explicit import resolve_slots
 from planner.specs.base import Ranks, with_fields
 from planner.specs.framework.knobs import Knobs
 from planner.specs.framework.software import ANY
+from planner.specs.hardware.cluster import rank_kinds
 from planner.specs.inputs import Inputs
 from planner.specs.parallelism import Parallelism
 
@@ -191,6 +193,17 @@ def packed_sequences(at: StepCase) -> str:
     return f"up to {most} sequences share a micro-batch, whose size is {at.layout.micro_batch} | a static layout"
 
 
+def unlike_shares(at: StepCase) -> str:
+    """Replicas with unlike many micro-batches, as ranks of several kinds have them."""
+    if at.knobs.groups == "any" or len(rank_kinds(at.plan.uses.cluster)) == 1:
+        return ""
+    for step in at.plan.steps:
+        counts = sorted(Counter(a.group for a in at.assigned_in(step)).values())
+        if counts and counts[0] < counts[-1]:
+            return f"replicas have {counts[0]} to {counts[-1]} micro-batches, and its have as many each | software: any"
+    return ""
+
+
 def written_orders(at: StepCase) -> str:
     """An order of passes that is none of the schedules by name, or tasks that are placed within one."""
     if at.knobs.orders == "any":
@@ -232,6 +245,7 @@ def slots_of(order: str | tuple[str, ...], layout: Layout, micro_batches: int) -
 STEP_RULES = (
     StepRule("groups", changed_groups),
     StepRule("packing", packed_sequences),
+    StepRule("shares of replicas", unlike_shares),
     StepRule("order of passes", written_orders),
     StepRule("encoders ahead beside their readers", ahead_beside_readers),
 )
