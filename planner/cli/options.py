@@ -57,6 +57,12 @@ def model_names(incomplete: str) -> list[str]:
     return names("models", incomplete)
 
 
+def counted_devices(incomplete: str) -> list[str]:
+    """Numbers of GPUs, of which the last has the beginning of its device's name: 64xh100,512xa1."""
+    before, counted, device = incomplete.rpartition("x")
+    return [f"{before}x{name}" for name in names("devices", device)] if counted and before[-1:].isdigit() else []
+
+
 def cluster_names(incomplete: str) -> list[str]:
     return names("clusters", incomplete)
 

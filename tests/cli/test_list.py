@@ -53,3 +53,9 @@ def test_completion_knows_the_names(kind):
     names = [each["name"] for each in json.loads(said(kind, "--json"))[kind]]
     assert options.names(kind, "") == sorted(names)
     assert options.names(kind, names[0][:3]) == sorted(name for name in names if name.startswith(names[0][:3]))
+
+
+def test_completion_of_numbers_of_gpus():
+    assert counted_devices("64xh100") == ["64xh100-80gb"]
+    assert counted_devices("8xh100,512xa100-8") == ["8xh100,512xa100-80gb"]
+    assert counted_devices("h100") == counted_devices("") == []

@@ -16,6 +16,7 @@ from planner.cli.options import (
     Within,
     audio_names,
     cluster_names,
+    counted_devices,
     image_names,
     length_names,
     model_names,
@@ -40,7 +41,9 @@ def ask(
     batch: Annotated[int | None, typer.Option(help="Samples of a step; default: 8 a GPU.", min=1)] = None,
     model: Annotated[str, typer.Option(help="A shipped model, or a model file.", autocompletion=model_names)] = "",
     hf: Annotated[Path | None, typer.Option(help="A config.json of Hugging Face in place of --model.")] = None,
-    gpus: Annotated[str, typer.Option(help="GPUs in all, and their device, such as 64xh100.")] = "",
+    gpus: Annotated[
+        str, typer.Option(help="GPUs in all, and their device, such as 64xh100.", autocompletion=counted_devices)
+    ] = "",
     nodes: Annotated[int | None, typer.Option(help="Nodes that they are in; default: 8 GPUs a node.", min=1)] = None,
     nics: Annotated[
         str | None, typer.Option(help="Adapters of a node, such as 8x400Gb; default: as is usual with the device.")
@@ -82,7 +85,8 @@ def ask(
         str,
         typer.Option(
             help="GPUs that may be rented, in place of --gpus: at most so many of each kind, such as "
-            "4096xh100,512xa100, or at a price an hour 512xa100@1.80; with + in place of the comma, several at once."
+            "4096xh100,512xa100, or at a price an hour 512xa100@1.80; with + in place of the comma, several at once.",
+            autocompletion=counted_devices,
         ),
     ] = "",
     tokens: Annotated[str, typer.Option(help="Tokens of the whole run, such as 1T, for its days and dollars.")] = "",

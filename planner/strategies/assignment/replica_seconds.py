@@ -70,8 +70,10 @@ def both_passes(pricing: Pricing, module: str, layout: Layout, ranks: Ranks, lay
     """Seconds of forward and backward of a micro-batch of items of `length` tokens each, through these layers."""
     phases: tuple[Phase, ...] = ("F", "B")
     sizes, split = (length,) * layout.micro_batch, layout.default_split
-    items, over = (0,) * len(sizes), {"degree": split.degree, "ring": split.ring}
-    every = (Task(module, layers, phase, 0, "all", ranks, sizes, items, **over) for phase in phases)
+    every = (
+        Task(module, layers, phase, 0, "all", ranks, sizes, (0,) * len(sizes), split.degree, ring=split.ring)
+        for phase in phases
+    )
     return sum(pricing.pass_cost(task).value for task in every)
 
 
