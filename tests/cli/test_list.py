@@ -56,6 +56,6 @@ def test_completion_knows_the_names(kind):
 
 
 def test_completion_of_numbers_of_gpus():
-    assert counted_devices("64xh100") == ["64xh100-80gb"]
-    assert counted_devices("8xh100,512xa100-8") == ["8xh100,512xa100-80gb"]
-    assert counted_devices("h100") == counted_devices("") == []
+    assert options.counted_devices("64xh100") == ["64xh100-80gb"]
+    assert options.counted_devices("8xh100,512xa100-8") == ["8xh100,512xa100-80gb"]
+    assert options.counted_devices("h100") == options.counted_devices("") == []
