@@ -7,11 +7,11 @@ job → Inputs → strategy → Plan → verify → simulate → Timeline
 These functions are the API. What joins them with files and pages stands in `planner.workflows`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from planner import files, online, pools
+from planner import files, online, pools, serving
 from planner import why as reasons
 from planner.callbacks import OnProgress, silent
 from planner.check import (
@@ -84,6 +84,18 @@ def chosen_of(inputs: Inputs, on_offer: OnProgress, whole_front: bool = False) -
     """The same of a job that is read already, as far as its plan needs it."""
     require_objective(inputs)
     return pools.choose(inputs, decide, on_offer, whole_front)
+
+
+def serve(
+    job: str,
+    asked: serving.Asked,
+    orders: Sequence[serving.QueueOrder] = serving.ORDERS,
+    any_rate: bool = False,
+    with_front: bool = False,
+    on_split: OnProgress = silent,
+) -> serving.ServingAnswer:
+    """How a cluster is shared among the stages of a job's model that is served."""
+    return serving.answer(serving.served_inputs(job, asked), orders, any_rate, with_front, on_split)
 
 
 def plan_of(inputs: Inputs) -> Plan:

@@ -39,6 +39,7 @@ from planner.specs.inputs import JobOptions, load_job
 from planner.specs.library import shipped_folder
 from planner.specs.model import Model
 from planner.specs.workload.expert_counts import read_counts
+from planner.specs.workload.requests.read_requests import Reading, read_requests
 from planner.specs.workload.sample_folder import open_sample_folder
 from planner.specs.workload.sample_records import read_sample_file
 from planner.specs.workload.samples import read_lengths
@@ -179,6 +180,10 @@ def decisions(path: Path) -> object:
     return replay(stored, str(path))
 
 
+def requests_of(path: Path) -> object:
+    return read_requests(path, Reading(lambda width, height: width * height))
+
+
 def cluster_jobs(path: Path) -> object:
     """The jobs of a file, as those of a cluster that has seen much."""
     fleet = read_fleet("", "64xh100,64xa100,16xp100")
@@ -221,6 +226,9 @@ READERS: dict[str, Reader] = {
         lambda folder: write_records(folder / "a.csv", {}, {"tp": "2"}), lambda path: read_published(path.parent)
     ),
     "kernels": text_file("gemm.csv", "m,n,k,latency\n1,2,3,0.5\n4,5,6,0.7\n", kernels),
+    "requests": text_file(
+        "requests.csv", "arrival_s,text_tokens,output_tokens,image_tokens\n0,5,2,9+9\n1.5,7,1,\n", requests_of
+    ),
     "schedule": text_file(
         "order.csv",
         lambda: export_plan(staged(), "torch-csv").text,

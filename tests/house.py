@@ -16,7 +16,7 @@ FLOORS = (
     ("workflows",),
     ("pipeline",),
     ("report",),
-    ("check", "export", "ledger", "online", "pools", "why"),
+    ("check", "export", "ledger", "online", "pools", "serving", "why"),
     ("solve_job",),
     ("profiling", "runtime", "calibrate"),
     ("launch",),

@@ -12,6 +12,8 @@ FILES = {path.relative_to(ROOT).as_posix() for path in [*SOURCES, *NATIVE, *ROOT
 EXPLAINED = re.compile(r"`(\w+)`: ")  # `name`: what it is
 MENTIONED = re.compile(r"(?<![\w/.*-])((?:planner/)?(?:\w+/)*\w+\.(?:py|c|js))\b(?!`? of )")
 ELSEWHERE = {
+    "examples/disaggregated/disaggregated_encoder/disagg_epd_proxy.py",
+    "vllm/engine/arg_utils.py",
     "megatron/training/arguments.py",
     "pretrain_gpt.py",
     "examples/mimo/train.py",

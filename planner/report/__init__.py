@@ -7,6 +7,7 @@ from planner.report.plan_page import plan_page
 from planner.report.pool_page import pool_page
 from planner.report.runs_page import RUN_HEADS, run_cells, runs_page
 from planner.report.schedule_page import schedule_page
+from planner.report.serving_page import serving_page
 from planner.report.timeline_page import timeline_page
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "run_cells",
     "runs_page",
     "schedule_page",
+    "serving_page",
     "share_text",
     "signed_share",
     "simulated_step",

@@ -160,6 +160,7 @@ def load_job(reference: str, options: JobOptions, tables: NameTables = NO_TABLES
 def resolve_job(job: Job, path: Path, options: JobOptions, tables: NameTables = NO_TABLES) -> Inputs:
     """Read all files that a job, itself read from `path`, names. Raises InputError."""
     require_names(job, path, tables)
+    require_trained(job, path)
     base = path.parent
     model, model_path = library.read_named(job.model, Model, base, f"{path} (model)")
     try:
@@ -275,6 +276,13 @@ def require_run(job: Job, is_pool: bool, path: Path) -> None:
         where = files.place(path, "limits", asked) if asked else files.place(path, "cluster")
         what = f"limits.{asked} is of a whole run" if asked else "what to choose of a pool depends on the whole run"
         raise InputError(f"{what}, and the job does not say how long it is", where=where, fix="run: {tokens: 1e12}")
+
+
+def require_trained(job: Job, path: Path) -> None:
+    """Raises InputError for a job whose model is served."""
+    if job.workload.requests:
+        where = files.place(path, "workload", "requests")
+        raise InputError("the model is served, and nothing is trained", where=where, fix=f"planner serve {path}")
 
 
 def require_possible_groups(asked: JobTables, cluster: Cluster, where: str) -> None:

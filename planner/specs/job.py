@@ -9,6 +9,7 @@ from planner.specs.base import PERCENTAGE, Amount, Count, Index, Name, Positive,
 from planner.specs.layers.trained import Trained
 from planner.specs.parallelism import Parallelism, Sync
 from planner.specs.run_length import Run
+from planner.specs.service import Service
 from planner.specs.tables import JobTables
 from planner.specs.workload.expert_counts import ExpertCounts
 from planner.specs.workload.length_sources import Workload
@@ -112,6 +113,7 @@ class Job(Spec):
     trained: dict[Name, Trained] = {}  # by module: all (left out), none, projector, or {lora: 16} adapters of that rank
     tables: JobTables | None = None  # embedding tables beside the model, which is the dense part
     limits: Limits = Limits()  # what a rank may hold, and what the whole run may take
+    service: Service | None = None  # what is promised to those who ask the model, where it is served
     run: Run | None = None  # how long the job trains: with it, dollars and days are of the whole run
     fix: Fix = Fix()  # what is decided already
 

@@ -1,4 +1,4 @@
-"""What other programs are told to train with: of each a table, fields of a launch ↔ its arguments, and its files."""
+"""What others train and serve with is told: of each a table, fields of a launch ↔ its arguments, and its files."""
 
 from planner.targets.accelerate import ACCELERATE
 from planner.targets.deepspeed import DEEPSPEED
@@ -19,6 +19,7 @@ from planner.targets.target import (
     read_target,
 )
 from planner.targets.torchtitan_files import TORCHTITAN
+from planner.targets.vllm import Served, vllm_arguments, vllm_fields, vllm_script
 
 # What `planner export` writes and `planner import` reads.
 TARGETS: dict[str, Target] = {
@@ -34,6 +35,7 @@ __all__ = [
     "Launch",
     "LaunchCommand",
     "ReadLaunch",
+    "Served",
     "Started",
     "Stated",
     "Target",
@@ -52,4 +54,7 @@ __all__ = [
     "read_target",
     "runtime_script",
     "starting",
+    "vllm_arguments",
+    "vllm_fields",
+    "vllm_script",
 ]

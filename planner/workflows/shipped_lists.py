@@ -33,7 +33,8 @@ def shipped_jobs() -> Iterator[ShippedEntry]:
     """Yield every shipped job."""
     for name in library.shipped_names(Job):
         job, _ = library.read_named(name, Job)
-        what = f"{job.model} on {job.cluster}: {job.strategy}, {workload_text(job.workload)}"
+        decided = "served" if job.workload.requests else job.strategy
+        what = f"{job.model} on {job.cluster}: {decided}, {workload_text(job.workload)}"
         yield ShippedEntry(name, what, f"profiles/jobs/{name}.yaml")
 
 
@@ -41,6 +42,8 @@ def workload_text(workload: Workload) -> str:
     """Return the samples of a batch and where their lengths are from."""
     if workload.tasks:
         return f"{workload.batch_rows} samples of {len(workload.tasks)} tasks"
+    if workload.requests:
+        return f"requests of {workload.requests}"
     lengths = workload.lengths
     if isinstance(lengths, int | FixedLength):
         tokens = lengths if isinstance(lengths, int) else lengths.tokens

@@ -91,6 +91,15 @@ def renamed(path: Path, accepted: Callable[[], object]) -> None:
     path.write_text(files.dump(data))
 
 
+SERVED = f"""format: planner.job/1
+name: {json.dumps(NAME)}
+model: llama-3-8b
+cluster: h200x8
+workload: {{requests: requests.csv}}
+service: {{ttft_s: 1, tpot_s: 0.05}}
+"""
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """Files of every kind, with the name in them."""
@@ -102,6 +111,7 @@ def folder(tmp_path_factory):
         "device": (shipped_folder() / "devices/cpu.yaml").read_text(),
         "plan": (GOLDEN / "sequence_groups/demo/plan.yaml").read_text(),
         "staged": PLANS[1],
+        "served": SERVED,
     }
     for name, text in texts.items():
         (folder / f"{name}.yaml").write_text(text)
@@ -116,6 +126,9 @@ def folder(tmp_path_factory):
     config = dict(PUBLISHED["Llama-3.1-8B"][0]) | {NAME: NAME, "hidden_act": NAME, "_name_or_path": NAME}
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "lengths.csv").write_text(f"{NAME}\n1\n")
+    with (folder / "requests.csv").open("w", newline="") as table:
+        rows = [["id", "arrival_s", "text_tokens", "output_tokens"], *([NAME, at, 9000, 2] for at in range(9))]
+        csv.writer(table).writerows(rows)
     with (folder / "jobs.csv").open("w", newline="") as table:
         csv.writer(table).writerows(
             [["id", "submit_s", "gpus", "duration_s", NAME], [NAME, 0, 1, 5, NAME], ["b", 1, 9, 5, ""]]
@@ -176,6 +189,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
         f"schedule jobs.csv --gpus 8xh100 --why {shlex.quote(NAME)}",
         f"schedule {shlex.quote(NAME)} --gpus 8xh100",
     ),
+    "serve": ("serve served.yaml --order fifo", f"serve {shlex.quote(NAME)}", "serve served.yaml --why nobody"),
     "list": ("list models", f"list {shlex.quote(NAME)}"),
     "schema": ("schema plan", f"schema {shlex.quote(NAME)}"),
 }

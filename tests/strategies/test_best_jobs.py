@@ -20,7 +20,8 @@ from tests.static_jobs import for_software, small_cluster, static_job
 GOLDEN = Path(__file__).parents[1] / "golden"
 STORED = [*map(str, sorted(GOLDEN.glob("*/*/job.yaml")))]
 MOST_RANKS = 1024  # of shipped jobs that every strategy solves here in minutes
-SHIPPED = [name for name in shipped_names(Job) if read_cluster(read_named(name, Job)[0].cluster)[0].size <= MOST_RANKS]
+TRAINED = [name for name in shipped_names(Job) if not read_named(name, Job)[0].workload.requests]
+SHIPPED = [name for name in TRAINED if read_cluster(read_named(name, Job)[0].cluster)[0].size <= MOST_RANKS]
 QUICK = JobOptions(effort=1)
 
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import msgspec
 
-from planner.specs.base import Amount, Index, Positive, Source, Spec
+from planner.specs.base import Amount, Index, Positive, RankCount, Source, Spec
 
 # Share of a peak, above 0, as it is a divisor.
 PositiveShare = Annotated[float, msgspec.Meta(ge=1e-4, le=1)]
@@ -51,6 +51,24 @@ class FitQuality(Spec, kw_only=True):
     date: str = ""
 
 
+class ReduceLine(Spec):
+    """A sum over the ranks of a model that is served: as long as this, and what its bytes take."""
+
+    us: Amount
+    gb_per_s: Positive
+
+
+class ServedRates(Spec, kw_only=True):
+    """Rates of kernels that only serving has: attention of a new token to keys and values that are cached, and sums
+    over tensor-parallel ranks within a node by kernels of the server's own.
+    """
+
+    cache_share: PositiveShare  # of the memory bandwidth
+    cache_us: Amount  # once a layer
+    all_reduce: dict[RankCount, ReduceLine] = {}  # by ranks
+    sources: tuple[str, ...] = ()
+
+
 class DeviceRates(Spec):
     """Rates of a device's kernels: gemm by dtype, attention by head_dim as text or `any`; peaks are the device's."""
 
@@ -66,4 +84,5 @@ class DeviceRates(Spec):
     sustained: dict[
         str, Positive
     ] = {}  # by dtype: share of the rate of a kernel timed alone that it sustains in training
+    served: ServedRates | None = None
     fitted: dict[str, FitQuality] = {}  # by what was fitted: gemm/bf16, attention/128, grouped, memory

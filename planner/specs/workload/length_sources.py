@@ -157,8 +157,14 @@ class Workload(Spec):
     streams: dict[Name, Stream] = {}  # items of every other module, where there are several
     repeated: Repeated | None = None  # epochs over the data set: what frozen encoders compute may be kept for the next
     tasks: dict[Name, TaskSamples] = {}  # by task of the model, in place of lengths
+    # Of a model that is served: a file of requests (specs/workload/requests), in place of all else
+    requests: str = ""
 
     def __post_init__(self) -> None:
+        if self.requests:
+            if self.lengths or self.streams or self.tasks or self.batch_rows:
+                raise ValueError("requests are served, and samples trained on | leave out one of them")
+            return
         samples = sum(task.batch_rows for task in self.tasks.values())
         if self.tasks and (self.lengths or self.streams or self.batch_rows not in (0, samples)):
             raise ValueError("tasks say numbers and sizes themselves | leave out lengths, streams and batch_rows")

@@ -1,0 +1,112 @@
+"""The answer about a model that is served: the best split of each family in each order, and the best of all."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import ceil
+
+from planner.callbacks import OnProgress, silent
+from planner.errors import Infeasible
+from planner.serving.best_split import ORDERS, Found, best_split, family_splits, passing
+from planner.serving.goodput import Question, history_of
+from planner.serving.served_inputs import ServedInputs
+from planner.serving.splits import FAMILIES, Split
+from planner.simulate.serving import QueueOrder, ServingHistory
+from planner.units import plural
+
+MOST_TIMES = 64  # times as many instances, up to which it is said how many would do
+
+
+@dataclass(frozen=True, slots=True)
+class ServingAnswer:
+    """What a cluster serves, and how; `found` has all families in all orders that were asked for."""
+
+    inputs: ServedInputs
+    gpus: int
+    found: tuple[Found, ...]
+    best: Found
+    history: ServingHistory  # of the best, at the rate of the requests
+    front: tuple[Found, ...] = ()  # the best of fewer GPUs, fewest first
+
+    @property
+    def split(self) -> Split:
+        assert self.best.split
+        return self.best.split
+
+    @property
+    def bound(self) -> float:
+        """Requests a second that no split of the space sustains more of."""
+        return max(each.bound for each in self.found)
+
+    def usd(self, gpus: int) -> float | None:
+        """Dollars an hour of so many GPUs."""
+        whole = self.inputs.usd_per_hour
+        return None if whole is None else whole * gpus / self.inputs.cluster.size
+
+
+def answer(
+    inputs: ServedInputs,
+    orders: Sequence[QueueOrder] = ORDERS,
+    any_rate: bool = False,
+    with_front: bool = False,
+    on_split: OnProgress = silent,
+) -> ServingAnswer:
+    """The best static answer. Raises Infeasible where none is in time, or requests come quicker than any serves them:
+    with how many GPUs would do.
+    """
+    question, gpus = inputs.question, inputs.cluster.size
+    found = tuple(every_family(question, gpus, inputs.degrees, orders, on_split))
+    best = max(found, key=lambda each: each.goodput)
+    if best.split is None:
+        raise never_in_time(inputs)
+    if best.goodput < question.rate and not any_rate:
+        raise too_fast(question, best, gpus)
+    fewer = [every_family(question, each, inputs.degrees, orders, on_split) for each in counts(gpus) if with_front]
+    front = tuple(max(each, key=lambda one: one.goodput) for each in fewer if each)
+    setup = replace(question.setup, order=best.order)
+    times = min(1.0, best.goodput / question.rate)
+    history = history_of(question, best.split, setup, times)
+    return ServingAnswer(inputs, gpus, found, best, history, tuple(each for each in front if each.split))
+
+
+def every_family(
+    question: Question, gpus: int, degrees: Sequence[int], orders: Sequence[QueueOrder], on_split: OnProgress
+) -> list[Found]:
+    """The best of each family in each order; none of a family that so few GPUs do not make."""
+    found = []
+    for family in FAMILIES:
+        splits = family_splits(question, family, gpus, degrees)
+        found += [best_split(question, splits, order, on_split) for order in orders if splits]
+    return found
+
+
+def counts(gpus: int) -> list[int]:
+    """Fewer GPUs that are asked about: powers of two."""
+    return [2**power for power in range(20) if 2**power < gpus]
+
+
+def too_fast(question: Question, best: Found, gpus: int) -> Infeasible:
+    """Requests come quicker than any split serves them: so many GPUs would do, of the best split so many times."""
+    assert best.split
+    message = f"{question.rate:.3g} requests a second come, and {plural(gpus, 'GPU')} serve {best.goodput:.3g} in time"
+    times = ceil(question.rate / best.goodput)
+    while times <= MOST_TIMES:
+        more = best.split.times(times)
+        if passing(question, more, best.order)(1.0):
+            fix = f"{more.gpus} GPUs would do ({more.text}); --any-rate asks for the goodput alone"
+            return Infeasible(message, where="--requests", fix=fix)
+        times += 1
+    fix = f"over {MOST_TIMES * gpus:,} GPUs would be needed; --any-rate asks for the goodput alone"
+    return Infeasible(message, where="--requests", fix=fix)
+
+
+def never_in_time(inputs: ServedInputs) -> Infeasible:
+    """Nobody is in time however few come: what the least times are."""
+    question = inputs.question
+    tp, prices = max(question.prices.items())
+    middle = sorted(question.requests, key=lambda each: each.prompt_tokens)[len(question.requests) // 2]
+    first = prices.iteration.prefill_seconds(middle.prompt_tokens)
+    first += prices.encode.seconds(middle.images) if prices.encode and middle.images else 0.0
+    step = prices.iteration.steps[1] + prices.iteration.cached_s * middle.prompt_tokens
+    message = "no split serves enough requests in time, however few come"
+    alone = f"alone at tp {tp}, a request of {middle.prompt_tokens} tokens has {first:.3g} s and {step:.3g} s a token"
+    return Infeasible(message, where=f"{inputs.path} (service)", fix=f"a longer ttft_s or tpot_s: {alone}")
