@@ -70,7 +70,7 @@ def served_inputs(reference: str, asked: Asked, on_read: OnProgress = silent) ->
     requests = asked_requests(job, path, asked, encoder)
     if any(each.images for each in requests) and encoder is None:
         raise InputError(f"{model.name} reads no images", where="--requests", fix="a model with a vision module")
-    machine = machine_of(cluster, profile.device, profile.rates, TimingCoefficients())
+    machine = machine_of(cluster, kind, profile.device, profile.rates, TimingCoefficients())
     degrees = [job.layout.tp] if job.layout.tp else [*DEGREES]
     able = [tp for tp in degrees if tp <= min(cluster.size, cluster.ranks[0].per_node) and llm.heads % tp == 0]
     if not able:

@@ -19,7 +19,7 @@ from tests.served import PRICES
 def of(name, tp):
     model, cluster = library.read_named(name, Model)[0], library.read_named("h200x8", Cluster)[0]
     profile = library.read_named("h200", Profile)[0]
-    machine = machine_of(cluster, profile.device, profile.rates, TimingCoefficients())
+    machine = machine_of(cluster, cluster.ranks[0].kind, profile.device, profile.rates, TimingCoefficients())
     return model, machine, rated_prices(model.modules["llm"], model.modules.get("vision"), machine, tp, 0.1)
 
 
