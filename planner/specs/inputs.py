@@ -7,6 +7,7 @@ warning of one line each, and no error.
 import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import date
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
@@ -46,7 +47,7 @@ from planner.specs.named_files import (
     read_software,
     require_names,
 )
-from planner.specs.offers import NO_OFFERS, LeftOut, OfferedCluster, Offers, offers_of
+from planner.specs.offers import NO_OFFERS, LeftOut, OfferedCluster, Offers, offers_of, stale_prices
 from planner.specs.parallelism import Parallelism, broken_partition, decided_fields
 from planner.specs.parameters import parameter_counts
 from planner.specs.tables import JobTables, Table, read_tables
@@ -220,7 +221,8 @@ def resolve_job(job: Job, path: Path, options: JobOptions, tables: NameTables = 
         **priced,
     )
     require_possible_layouts(inputs)
-    warn_of_implausible(inputs, offers.doubts)
+    owned = stale_prices(cluster, inputs.devices, date.today()) if job.run and not offers.clusters else ()
+    warn_of_implausible(inputs, (*offers.doubts, *owned))
     inputs = with_offers(inputs, offers, software.own_runs) if offers.clusters else inputs
     return with_own_runs(inputs, software.own_runs)
 
@@ -341,7 +343,10 @@ def job_doubts(inputs: Inputs) -> Iterator[str]:
     for name, device in inputs.devices.items():
         if dtype in ANOTHERS_RATE and dtype not in device.tflops:
             known = next((each for each in ANOTHERS_RATE[dtype] if each in device.tflops), "its fastest dtype")
-            yield f"{files.place(path, 'layout', 'dtype')}: {name} has no {dtype}; the rate of {known} is taken"
+            mixed = any(dtype in other.tflops for other in inputs.devices.values())
+            alone = ", by strategies other than parallel_search, which leaves its ranks out" if mixed else ""
+            where = files.place(path, "layout", "dtype")
+            yield f"{where}: {name} has no {dtype}; the rate of {known} is taken{alone}"
     heads, ranks = inputs.spec.heads, inputs.cluster.size
     unusual = [str(degree) for degree in job.degrees if heads % degree or ranks % degree]
     if unusual:

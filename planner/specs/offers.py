@@ -2,7 +2,7 @@
 price; and what it can not be given.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from itertools import combinations
@@ -87,7 +87,7 @@ def offers_of(pool: Pool, path: Path, job: Job) -> Offers:
     offered, left_out, doubts = list[OfferedCluster](), list[LeftOut](), list[str]()
     for number, entry in enumerate(pool.pool):
         priced = priced_kind(entry, path, number)
-        doubts += stale_price(priced, date.today())
+        doubts += stale_price(priced.kind, priced.entry.usd_per_hour, priced.device, date.today())
         if dtype in DTYPE_NAMES and dtype not in priced.device.tflops:
             left_out.append(LeftOut(priced.kind, f"it has no {DTYPE_NAMES[dtype]}, in which the job trains"))
             continue
@@ -122,11 +122,17 @@ def priced_kind(entry: PoolKind, path: Path, number: int) -> PricedKind:
     return PricedKind(entry, kind, device, price)
 
 
-def stale_price(priced: PricedKind, today: date) -> Iterator[str]:
-    """Yield a line where a price is the device's, and old."""
-    dated = priced.device.price_date
-    if priced.entry.usd_per_hour is None and dated and (today - date.fromisoformat(dated)).days > STALE_DAYS:
-        yield f"the price of {priced.kind} is of {dated}: more than a year old"
+def stale_price(kind: str, usd_per_hour: float | None, device: Device, today: date) -> Iterator[str]:
+    """Yield a line where the price of a kind is its device's, and old; `usd_per_hour`: one's own."""
+    dated = device.price_date
+    if usd_per_hour is None and dated and (today - date.fromisoformat(dated)).days > STALE_DAYS:
+        yield f"the price of {kind} is of {dated}: more than a year old"
+
+
+def stale_prices(cluster: Cluster, devices: Mapping[str, Device], today: date) -> tuple[str, ...]:
+    """A line for each kind of a cluster whose price is its device's, and old."""
+    every = (stale_price(each.kind, each.usd_per_hour, devices[each.kind], today) for each in cluster.ranks)
+    return tuple(dict.fromkeys(line for lines in every for line in lines))
 
 
 def limit_refusal(offer: OfferedCluster, limits: Limits) -> str:

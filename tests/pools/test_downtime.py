@@ -7,9 +7,9 @@ from math import exp, inf, sqrt
 import pytest
 
 from planner.pools.downtime import Downtime, interval, slowdown
-from planner.specs.hardware.pool import PoolKind
+from planner.specs.hardware.cluster import Cluster, Level, RankKind
 from planner.specs.hardware.profile import Device
-from planner.specs.offers import PricedKind, stale_price
+from planner.specs.offers import stale_price, stale_prices
 from planner.units import parse_scaled, scaled
 
 
@@ -60,11 +60,13 @@ def test_an_old_price_is_said():
     device = Device(
         kind="cuda", memory_gib=80, tflops={"bf16": 1}, memory_gb_per_s=1, usd_per_hour=2, price_date="2025-01-31"
     )
-    kind = PricedKind(PoolKind(kind="gpu", max=8), "gpu", device, 2.0)
-    assert [*stale_price(kind, date(2026, 1, 31))] == []
-    (said,) = stale_price(kind, date(2026, 2, 1))
+    assert [*stale_price("gpu", None, device, date(2026, 1, 31))] == []
+    (said,) = stale_price("gpu", None, device, date(2026, 2, 1))
     assert said == "the price of gpu is of 2025-01-31: more than a year old"
-    assert not [*stale_price(kind._replace(entry=PoolKind(kind="gpu", max=8, usd_per_hour=2)), date(2030, 1, 1))]
+    assert not [*stale_price("gpu", 2.0, device, date(2030, 1, 1))]
+    one, level = RankKind(kind="gpu", count=8, per_node=8), Level(name="node", ranks=16, gb_per_s=1, latency_us=1)
+    cluster = Cluster(format=Cluster.FORMAT, name="owned", source="", ranks=(one, one), levels=(level,))
+    assert stale_prices(cluster, {"gpu": device}, date(2026, 2, 1)) == (said,)
 
 
 @pytest.mark.parametrize(
