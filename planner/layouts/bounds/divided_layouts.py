@@ -125,9 +125,10 @@ def with_moved_layers(problem: LayoutProblem, divided: DividedLayout) -> Divided
     chunks = divided.numbers["vpp"]
     for _ in range(MOVES):
         moved = (divided.division._replace(layers=each) for each in neighbours(divided.division.layers, chunks))
-        each = (divided_layout(problem, division, divided.numbers) for division in moved)
+        needed = MOVED * divided.seconds
+        each = (divided_layout(problem, division, divided.numbers, below=needed) for division in moved)
         quickest = min((some for some in each if some), key=lambda some: some.seconds, default=divided)
-        if quickest.seconds >= MOVED * divided.seconds:
+        if quickest.seconds >= needed:
             break
         divided = quickest._replace(moved=True)
     return divided
@@ -194,10 +195,14 @@ def spread_otherwise(problem: LayoutProblem, divided: DividedLayout) -> list[Lay
 
 
 def divided_layout(
-    problem: LayoutProblem, division: Division, numbers: dict[str, int], ahead: int | None = None
+    problem: LayoutProblem,
+    division: Division,
+    numbers: dict[str, int],
+    ahead: int | None = None,
+    below: float = np.inf,
 ) -> DividedLayout | None:
-    """One division with as few layers in full and as little offload as fit; None where nothing does. `ahead`: as
-    `spread_stages` has it.
+    """One division with as few layers in full and as little offload as fit; None where nothing does, or where it takes
+    no less than `below` seconds even without what makes it fit. `ahead`: as `spread_stages` has it.
     """
     trained, order = problem.trained, "-".join(dims_in_order(division.rank_order))
     stages = spread_stages(division.layers, numbers["vpp"], ahead)
@@ -207,6 +212,8 @@ def divided_layout(
     alone = with_ep_overlap(problem, {name: np.array([value]) for name, value in numbers.items()})
     ((_, at),) = column_batches(trained, alone)
     at = replace(at, cuts=(0, *(stage[-1] + 1 for stage in stages)), alike={})
+    if below < np.inf and float(seconds_of(problem, replace(at, rank_order=division.rank_order))[0]) >= below:
+        return None
     held = fullest_columns(problem, at)
     own, needed = fitted(problem, at, held, stages_of(problem, held))
     if needed[0] > problem.allowed:
