@@ -29,7 +29,7 @@ from planner.scoring.work_at_peak import plan_flops
 from planner.solve_job import read_job
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs, JobOptions
-from planner.strategies.assignment import EncoderOrder, Orders, orders_of
+from planner.strategies.assignment.encoder_orders import EncoderOrder, Orders, orders_of
 from planner.strategies.assignment.joint_assignment import JointItems
 from planner.strategies.assignment.joint_streams import JointAssignment
 from planner.strategies.modality.baselines import BASELINES, baseline_trials

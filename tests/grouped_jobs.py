@@ -9,7 +9,7 @@ from planner.layouts import with_joint_fields
 from planner.plan.gradient_flow import gradient_flows
 from planner.plan.plan_file import Layout, Plan
 from planner.specs.inputs import Inputs, JobOptions, load_job
-from planner.strategies.assignment import EncoderOrder
+from planner.strategies.assignment.encoder_orders import EncoderOrder
 from planner.strategies.colocated.grouped_plan import Grouping, packed_plan
 from planner.strategies.plan_drafts import data_parallel_layouts, plan_uses
 from tests.groupings import any_packing

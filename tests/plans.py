@@ -18,7 +18,7 @@ from planner.specs.base import Layers, Ranks, with_fields
 from planner.specs.hardware.cluster import Cluster, Level, RankKind
 from planner.specs.hardware.profile import Device
 from planner.specs.layers import Decoder, Vit
-from planner.strategies.assignment import EncoderOrder, order_rules
+from planner.strategies.assignment.encoder_orders import EncoderOrder, order_rules
 
 NOTHING = Prediction(
     step_seconds=0.0,

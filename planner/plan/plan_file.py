@@ -385,9 +385,9 @@ class TaskPlacement(Spec):
         moved, anchor = self.moved, self.anchor
         if not self.is_rule and anchor.phase in PASS_PHASES and anchor.micro_batch is None:
             raise ValueError(f"`{anchor}` names no micro-batch | name one, such as {anchor.module}.{anchor.phase}0")
-        ways = [(self.before, f"F-{anchor.earlier}"), (self.before, "F"), (self.before, "F0"), (self.after, "B")]
-        names = [(f"{moved.module}.{way[0]}", f"{anchor.module}.{way}") for side, way in ways if side]
-        if self.is_rule and (str(moved), str(anchor)) not in names:
+        forward = self.before and str(moved) == f"{moved.module}.F" and str(anchor)[len(anchor.module) + 1 :]
+        backward = self.after and (str(moved), str(anchor)) == (f"{moved.module}.B", f"{anchor.module}.B")
+        if self.is_rule and not backward and forward not in ("F0", "F", f"F-{anchor.earlier}"):
             rules = f"{moved.module}.F before {anchor.module}.F-1, or {moved.module}.B after {anchor.module}.B"
             raise ValueError(f"`{self.do}` names no micro-batch | name one; a rule for all is {rules}")
 

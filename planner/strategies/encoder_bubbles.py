@@ -29,7 +29,7 @@ from planner.plan.plan_file import Alternative, Plan
 from planner.scoring import over_joint_space, with_score
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
-from planner.strategies.assignment import EncoderOrder
+from planner.strategies.assignment.encoder_orders import EncoderOrder
 from planner.strategies.bubbles import (
     POLICIES,
     GapProblem,

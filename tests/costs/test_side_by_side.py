@@ -86,7 +86,8 @@ def test_where_all_is_waited_for_placed_passes_take_no_less(plan, chance):
     each = side_by_side(plan, chance, 1.0, 1.0)
     assert not any(hidden(each).values())
     (step,) = plan.steps
-    unplaced = with_fields(plan, steps=(with_fields(step, order={}),))
+    rules = tuple(each for each in step.placed if each.is_rule)
+    unplaced = with_fields(plan, steps=(with_fields(step, order={"place": rules}),))
     assert not hidden(side_by_side(unplaced, chance, 0.3, 1.0))
 
 

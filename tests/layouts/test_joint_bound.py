@@ -24,7 +24,7 @@ from planner.scoring.bounds.plan_space import joint_problem_of_plan
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs, JobOptions, load_job
 from planner.specs.parallelism import Parallelism
-from planner.strategies.assignment import EncoderOrder
+from planner.strategies.assignment.encoder_orders import EncoderOrder
 from planner.strategies.static.layouts_plan import plan_of_layouts, plan_together, priced_together
 from planner.strategies.static.placement import placed_layouts
 from planner.units import GIB
@@ -120,7 +120,7 @@ def rearranged(random: Random, plan: Plan) -> Plan:
     kept = tuple(row for row in rows if row or plan.layouts["llm"].vpp > 1)
     cells = [(name, number, group) for number, row in enumerate(kept) for name in row for group in row[name]]
     encoded = [cell for cell in cells if cell[0] != "llm"]
-    places = []
+    places = [each for each in plan.steps[0].placed if each.is_rule]
     for name, number, group in random.sample(encoded, min(len(encoded), random.randrange(3))):
         phase, where = random.choice("FB"), random.choice(("before", "after", "beside", "beside"))
         other = f"{random.choice('FB')}{random.randrange(len(kept))}@0"

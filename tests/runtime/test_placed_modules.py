@@ -5,7 +5,7 @@ those whose encoder splits a long image or video over ranks that have short ones
 import pytest
 
 from planner.specs.inputs import JobOptions, load_job
-from planner.strategies.assignment import EncoderOrder
+from planner.strategies.assignment.encoder_orders import EncoderOrder
 from planner.strategies.static.layouts_plan import plan_of_layouts, plan_together
 from planner.strategies.static.placement import placed_layouts
 from tests.examples import soaked

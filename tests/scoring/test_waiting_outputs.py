@@ -12,7 +12,7 @@ from planner.scoring import require_memory, score
 from planner.simulate import OutputBytes
 from planner.specs.base import with_fields
 from planner.specs.shapes import DTYPE_BYTES
-from planner.strategies.assignment import EncoderOrder
+from planner.strategies.assignment.encoder_orders import EncoderOrder
 from planner.strategies.static.layouts_plan import draft_of_layouts
 from planner.strategies.static.placement import placed_layouts
 from tests.modality_jobs import seeing_job

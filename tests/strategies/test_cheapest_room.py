@@ -8,7 +8,7 @@ import pytest
 from planner.specs.base import Ranks, with_fields
 from planner.specs.parallelism import Parallelism
 from planner.strategies import modality_layout
-from planner.strategies.assignment import EncoderOrder
+from planner.strategies.assignment.encoder_orders import EncoderOrder
 from planner.strategies.modality.cheapest_room import CLOSE, LOOKS, CheapestRoom, Point, bare_layouts, lower_hull
 from planner.strategies.modality.joint_candidates import JointSpace, joint_candidates
 from planner.strategies.modality.joint_search import JointTrials

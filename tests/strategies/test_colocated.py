@@ -26,7 +26,7 @@ from planner.solve_job import solve_job, solve_with
 from planner.specs.base import Ranks, with_fields
 from planner.specs.inputs import JobOptions, load_job
 from planner.specs.parallelism import Parallelism
-from planner.strategies.assignment import EncoderOrder
+from planner.strategies.assignment.encoder_orders import EncoderOrder
 from planner.strategies.colocated.encoder_layouts import encoder_layouts
 from planner.strategies.colocated.grouped_plan import with_hidden_offload
 from tests.examples import examples

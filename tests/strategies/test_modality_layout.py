@@ -17,7 +17,7 @@ from planner.solve_job import solve_job
 from planner.specs.base import Layers, Ranks, with_fields
 from planner.specs.inputs import JobOptions, load_job
 from planner.strategies import modality_layout
-from planner.strategies.assignment import EncoderOrder
+from planner.strategies.assignment.encoder_orders import EncoderOrder
 from planner.strategies.best import Candidate, plan_entry
 from planner.strategies.modality.joint_candidates import JointSpace, joint_candidates, llm_rank_sets
 from planner.strategies.modality.joint_changes import neighbours

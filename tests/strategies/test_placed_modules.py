@@ -25,7 +25,7 @@ from planner.plan.tokens.resharding import encoder_transfers, is_between_modules
 from planner.scoring.score import score
 from planner.specs.base import Layers, Ranks, with_fields
 from planner.specs.inputs import JobOptions, load_job
-from planner.strategies.assignment import EncoderOrder, orders_of
+from planner.strategies.assignment.encoder_orders import EncoderOrder, orders_of
 from planner.strategies.static.layouts_plan import plan_together, priced_together, solve_together
 from planner.strategies.static.memory_fit import memory_fit_of_job
 from tests.examples import examples

@@ -22,7 +22,8 @@ from planner.specs.base import Layers, Ranks, with_fields
 from planner.specs.inputs import Inputs
 from planner.specs.parallelism import Parallelism, decided_fields
 from planner.specs.workload.items import Size
-from planner.strategies.assignment import EncoderOrder, micro_batch_count
+from planner.strategies.assignment import micro_batch_count
+from planner.strategies.assignment.encoder_orders import EncoderOrder
 from planner.strategies.bubbles.chain_parts import level_parts
 from planner.strategies.modality.baseline_trial import FOLLOWING, Layouts, best_trial
 from planner.strategies.modality.baselines import even_where_slower

@@ -12,7 +12,7 @@ from planner.plan.plan_file import Layout
 from planner.specs.base import Ranks, with_fields
 from planner.specs.inputs import Inputs
 from planner.specs.workload.items import UNITS_PER_TOKEN
-from planner.strategies.assignment import FRONT, EncoderOrder, Orders
+from planner.strategies.assignment.encoder_orders import FRONT, EncoderOrder, Orders
 from planner.strategies.modality.module_space import IN_PARTS, MEMORY_SHARES, WHOLE, ModuleSpace, encoder_space
 from planner.units import GIB
 

@@ -21,7 +21,7 @@ from planner.scoring import PlanMemory, TriedPlan, states_error, with_score
 from planner.specs.base import Ranks, with_fields
 from planner.specs.inputs import Inputs
 from planner.specs.parallelism import Sync, decided_fields
-from planner.strategies.assignment import Orders, orders_of
+from planner.strategies.assignment.encoder_orders import Orders, orders_of
 from planner.strategies.colocated.encoder_layouts import encoder_layouts
 from planner.strategies.colocated.grouped_items import GroupedItems
 from planner.strategies.plan_drafts import (

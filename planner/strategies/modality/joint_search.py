@@ -20,8 +20,8 @@ from planner.plan.legal.limit_laws import launch_laws
 from planner.plan.plan_file import Layout, Plan
 from planner.scoring import TriedPlan
 from planner.specs.inputs import Inputs
-from planner.strategies.assignment import AssignmentRule, JointItems, Orders, few_orders, micro_batch_count
-from planner.strategies.assignment.encoder_orders import other_orders, possible_order
+from planner.strategies.assignment import AssignmentRule, JointItems, micro_batch_count
+from planner.strategies.assignment.encoder_orders import Orders, few_orders, other_orders, possible_order
 from planner.strategies.modality.cheapest_room import CheapestRoom, ModuleAlone, bare_layouts
 from planner.strategies.modality.joint_candidates import JointCandidate
 from planner.strategies.modality.joint_changes import neighbours

@@ -16,7 +16,7 @@ from planner.plan.plan_file import Alternative, Layout, Plan
 from planner.scoring import TriedPlan, over_joint_space, plan_doubt, with_score
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
-from planner.strategies.assignment import Orders, few_orders, orders_of
+from planner.strategies.assignment.encoder_orders import Orders, few_orders, orders_of
 from planner.strategies.modality.job_search import search_job
 from planner.strategies.modality.joint_errors import nearest_error, require_possible_fields
 from planner.strategies.modality.joint_search import JointSearch, JointTrials, simulated_joint

@@ -12,7 +12,7 @@ from planner.plan.plan_file import Edge, Group, Layout, Plan, Step, TaskPlacemen
 from planner.plan.tasks.expand import expand
 from planner.simulate import simulate
 from planner.specs.base import Ranks, with_fields
-from planner.strategies.assignment import EncoderOrder, orders_of
+from planner.strategies.assignment.encoder_orders import EncoderOrder, orders_of
 from tests.plan.tasks.test_encoder_tasks import check_order
 from tests.plans import decoder, encoder_plan, plan_of, stages_of, timed, uses, vit
 from tests.several import at_other_times, legal
