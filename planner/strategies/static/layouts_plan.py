@@ -6,6 +6,7 @@ module that is alone go to whoever has least (assignment/module_items.py).
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from math import ceil, inf
 from typing import NamedTuple, TypeVar
 
@@ -189,9 +190,13 @@ def draft_of_layouts(
     be the quickest, where none does that which needs least. Raises Infeasible where a sample is more than a rank may
     hold.
     """
-    shared = SharedPrices()
-    some = orders or few_orders(inputs, layouts)
-    drafts = sorted((estimated_draft(inputs, layouts, each, shared, choose) for each in some), key=lambda each: each[1])
+    shared, some = SharedPrices(), orders or few_orders(inputs, layouts)
+    drafts = [estimated_draft(inputs, layouts, some[0], shared, choose)]
+    if rule := drafts[0].rule:  # which is as good for other orders, and takes long to find
+        choose = partial(JointItems.by_rule, rule=rule)
+    others = [each for number, each in enumerate(some) if each not in some[:number]][1:]
+    drafts += [estimated_draft(inputs, layouts, each, shared, choose) for each in others]
+    drafts.sort(key=lambda each: each.seconds)
     shares = list[float]()
     for each in drafts if len(drafts) > 1 and inputs.job.limits.tokens_per_rank is None else ():
         shares.append(TriedPlan(each.plan, shared).least_share)
