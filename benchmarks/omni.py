@@ -29,6 +29,7 @@ from planner.scoring.work_at_peak import plan_flops
 from planner.solve_job import read_job
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs, JobOptions
+from planner.strategies.assignment.encoder_orders import EncoderOrder, Orders, orders_of
 from planner.strategies.assignment.joint_assignment import JointItems
 from planner.strategies.assignment.joint_streams import JointAssignment
 from planner.strategies.modality.baselines import BASELINES, baseline_trials
@@ -38,6 +39,7 @@ from planner.strategies.modality.joint_search import (
     JointTrials,
     improve,
     most_simulated,
+    place_passes,
     simulate_quickest,
 )
 from planner.strategies.modality_layout import plan as plan_jointly
@@ -177,15 +179,13 @@ def ablations(found: AtMix) -> Figures:
     plan, inputs = found.plan, found.inputs
     encoders = [name for name in plan.layouts if name != inputs.module]
     tp = plan.layouts[inputs.module].tp
-    changes = {
-        "look-ahead": {"ahead": 0, "backward": "at_once", "serves": 1},
-        "own tensor parallelism": {"tp": tp},
-    }
+    following = dict.fromkeys(encoders, EncoderOrder(at_once=True))
     seconds = {
         "colocation": without_colocation(inputs),
         "balance": step_seconds(draft_of_layouts(inputs, plan.layouts, JointItems.by_samples)),
         "splits": step_seconds(draft_of_layouts(inputs, plan.layouts, unsplit)),
-        **{name: changed(inputs, plan.layouts, encoders, change) for name, change in changes.items()},
+        "look-ahead": simulated(inputs, plan.layouts, following),
+        "own tensor parallelism": with_tensors_of(inputs, plan, encoders, tp),
     }
     lost = {name: None if own is None else round(1.0 - plan.outcome.value / own, 4) for name, own in seconds.items()}
     return {"lost_without": lost, "published_lost_without": PUBLISHED["without"], "layouts": layout_words(plan)}
@@ -198,6 +198,7 @@ def without_colocation(inputs: Inputs) -> float | None:
     done = JointSearch(trials=JointTrials(inputs), most=most, priced=len(apart))
     simulate_quickest(done, apart)
     improve(done)
+    place_passes(done)
     return done.best.seconds if done.best else None
 
 
@@ -207,16 +208,20 @@ def unsplit(items: JointItems) -> JointAssignment:
     return items.best()
 
 
-def changed(inputs: Inputs, layouts: dict[str, Layout], encoders: list[str], change: Figures) -> float | None:
-    """Seconds where fields of all encoders are others; None where that does not fit."""
-    other = dict(layouts)
+def with_tensors_of(inputs: Inputs, plan: Plan, encoders: list[str], tp: int) -> float | None:
+    """Seconds where all encoders have the LLM's tp; None where that does not fit."""
+    other = dict(plan.layouts)
     for name in encoders:
-        own = layouts[name]
-        if "tp" in change and own.tp * own.dp % change["tp"]:
+        own = other[name]
+        if own.tp * own.dp % tp:
             return None
-        dp = {"dp": own.tp * own.dp // change["tp"]} if "tp" in change else {}
-        other[name] = with_fields(own, **change, **dp)
-    tried = JointTrials(inputs).simulate(other, "changed")
+        other[name] = with_fields(own, tp=tp, dp=own.tp * own.dp // tp)
+    return simulated(inputs, other, orders_of(plan))
+
+
+def simulated(inputs: Inputs, layouts: dict[str, Layout], orders: Orders) -> float | None:
+    """Seconds of layouts, with passes of encoders in these orders; None where that does not fit."""
+    tried = JointTrials(inputs).simulate(layouts, orders, "changed")
     return tried.seconds if tried.plan else None
 
 

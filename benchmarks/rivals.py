@@ -77,8 +77,7 @@ OF_LLM = {
 }
 OF_ENCODER = {
     **{name: VALUES[name] for name in ("tp", "cp", "ulysses", "zero", "recompute", "offload")},
-    "serves": (1, 2, 4, 8), "ahead": (0, 1, 2), "backward": ("last", "at_once"),
-}  # fmt: skip
+}
 Fields = dict[str, dict[str, Any]]  # module → fields of its layout
 JOB = """\
 format: planner.job/1

@@ -227,7 +227,7 @@ def plan_with_layouts(inputs: Inputs, first: Plan) -> Plan:
     name = first.made.strategy
     if "groups" in first.made.decided:
         return strategy_called(name).plan(inputs, first)
-    assigned = assign_batch(inputs, first.layouts)
+    assigned = assign_batch(inputs, first)
     return strategy_called(name).plan(inputs, assigned) if base_of(inputs) else assigned
 
 

@@ -99,7 +99,7 @@ def listed(words: Sequence[str], last: str) -> str:
 
 def plural(count: int, word: str) -> str:
     """A count with its noun: `1 step`, `2 steps`, `2 batches`."""
-    return f"{count:,} {word}{'' if count == 1 else 'es' if word.endswith('ch') else 's'}"
+    return f"{count:,} {word}{'' if count == 1 else 'es' if word.endswith(('ch', 'ss')) else 's'}"
 
 
 def multiset_text(numbers: Iterable[int]) -> str:

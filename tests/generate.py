@@ -188,8 +188,8 @@ def layouts(kind: type) -> st.SearchStrategy:
 
 
 def jobs() -> st.SearchStrategy:
-    """Ranks are of one module's layout, not of all, and so is when encoders run."""
-    of_one = dict.fromkeys(("ranks", "ahead", "backward", "features"))
+    """Ranks are of one module's layout, not of all, and so are features."""
+    of_one = dict.fromkeys(("ranks", "features"))
     return unchecked(Job, layout=layouts(Parallelism).map(lambda layout: with_fields(layout, **of_one)))
 
 

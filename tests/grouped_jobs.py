@@ -9,6 +9,7 @@ from planner.layouts import with_joint_fields
 from planner.plan.gradient_flow import gradient_flows
 from planner.plan.plan_file import Layout, Plan
 from planner.specs.inputs import Inputs, JobOptions, load_job
+from planner.strategies.assignment.encoder_orders import EncoderOrder
 from planner.strategies.colocated.grouped_plan import Grouping, packed_plan
 from planner.strategies.plan_drafts import data_parallel_layouts, plan_uses
 from tests.groupings import any_packing
@@ -35,8 +36,8 @@ def grouped_job(
     return load_job(str(folder / "job.yaml"), JobOptions(effort=1))
 
 
-def any_grouped_plan(inputs: Inputs, encoder: Layout, random: Random) -> Plan:
-    """Samples packed anyhow, not as well as can be, beside an encoder with this layout."""
+def any_grouped_plan(inputs: Inputs, encoder: Layout, order: EncoderOrder, random: Random) -> Plan:
+    """Samples packed anyhow, not as well as can be, beside an encoder with this layout and order of its passes."""
     inputs = with_joint_fields(inputs)
     layouts = {**data_parallel_layouts(inputs), "vit": encoder}
     degrees = allowed_degrees(inputs.spec, inputs.cluster.size, ())
@@ -44,4 +45,4 @@ def any_grouped_plan(inputs: Inputs, encoder: Layout, random: Random) -> Plan:
     flows = gradient_flows(used.models, inputs.model.edges)
     pricing = Pricing(used.models, layouts, inputs.cluster, used.prices, used.devices, flows=flows)
     grouping = Grouping(degrees, inputs.job.sync, lambda problem, _: (any_packing(problem, random), ""))
-    return packed_plan(inputs, pricing, used, grouping).plan
+    return packed_plan(inputs, pricing, {"vit": order}, used, grouping).plan

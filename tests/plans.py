@@ -14,10 +14,11 @@ from planner.plan.plan_file import (
     Step,
     TaskPlacement,
 )
-from planner.specs.base import Layers, Ranks
+from planner.specs.base import Layers, Ranks, with_fields
 from planner.specs.hardware.cluster import Cluster, Level, RankKind
 from planner.specs.hardware.profile import Device
 from planner.specs.layers import Decoder, Vit
+from planner.strategies.assignment.encoder_orders import EncoderOrder, order_rules
 
 NOTHING = Prediction(
     step_seconds=0.0,
@@ -75,6 +76,17 @@ def plan_of(
 def stages_of(layers: int, stages: int) -> tuple[Layers, ...]:
     each = layers // stages
     return tuple(Layers(range(s * each, (s + 1) * each)) for s in range(stages))
+
+
+def timed(plan: Plan, *encoders: str, ahead: int | None = 0, at_once: bool = False) -> Plan:
+    """The plan whose rules say when passes of these encoders run."""
+    rules = order_rules(dict.fromkeys(encoders, EncoderOrder(ahead=ahead, at_once=at_once)), plan.edges)
+    steps = []
+    for step in plan.steps:
+        others = tuple(each for each in step.placed if not (each.is_rule and each.moved.module in encoders))
+        order = {**step.order, "place": (*rules, *others)}
+        steps.append(with_fields(step, order={key: order[key] for key in order if order[key]}))
+    return with_fields(plan, steps=tuple(steps))
 
 
 def degrees_of(plan: Plan) -> dict[str, int]:

@@ -45,9 +45,7 @@ FIELDS = {
 OF_SAMPLES = {"micro_batch": (1, 2, 4)}
 OF_EXPERTS = {"dispatch": ("node_level", "all_gather"), "ep": (2, 4, 8), "etp": (1, 2)}
 OF_STAGES = {"schedule": ("1f1b", "gpipe", "zb_h1", "zb_h2")}
-OF_ENCODERS = {
-    "ahead": (0, 1, 2, 9), "backward": ("last", "at_once"), "serves": (1, 2, 4), "features": ("host", "disk"),
-}  # fmt: skip
+OF_ENCODERS = {"features": ("host", "disk")}
 TEXTS = (
     "{from: mix, parts: [{weight: 1, median: 512, sigma: 1}]}",
     "{from: mix, parts: [{weight: 0.9, median: 900, sigma: 0.6}, {weight: 0.1, median: 7000, sigma: 0.3}]}",

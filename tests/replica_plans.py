@@ -8,7 +8,7 @@ from planner.plan.legal.plan_laws import violations
 from planner.plan.plan_file import Group, Layout, Plan, Step, TaskPlacement
 from planner.specs.base import Ranks, with_fields
 from planner.specs.hardware.cluster import Level
-from tests.plans import decoder, plan_of, stages_of, uses
+from tests.plans import decoder, plan_of, stages_of, timed, uses
 from tests.runtime.multi_module_plans import joined, layout
 
 SIZES = (16, 16, 32)
@@ -74,27 +74,25 @@ def any_fed_replicas(draw: st.DrawFn, readers: tuple[str, ...] = ("llm",)) -> Pl
     )
     reader, zero = draw(st.sampled_from(readers)), st.sampled_from((0, 1, 3))
     llm = {"pp": draw(st.integers(1, 2)), "zero": draw(zero), "tp": 2 if reader != "llm" else draw(st.integers(1, 2))}
-    when = {"ahead": draw(st.sampled_from((0, 1, 9))), "backward": draw(st.sampled_from(("last", "at_once")))}
-    vit = {**draw(st.sampled_from(ENCODERS)), **when, "zero": draw(zero)}
+    vit = {**draw(st.sampled_from(ENCODERS)), "zero": draw(zero)}
     plan = fed_replicas(draw(st.lists(row, min_size=1, max_size=4)), llm, vit, reader)
+    plan = timed(plan, "vit", ahead=draw(st.sampled_from((0, 1, None))), at_once=draw(st.booleans()))
     trained = with_fields(plan.uses.models["vit"], trained=draw(st.sampled_from(("all", "none"))))
     return with_fields(plan, uses=with_fields(plan.uses, models={**plan.uses.models, "vit": trained}))
 
 
 @st.composite
-def any_placed_replicas(draw: st.DrawFn, ahead: int = 9) -> Plan:
+def any_placed_replicas(draw: st.DrawFn, ahead: int | None = None) -> Plan:
     """The same, with passes of the encoder beside those of its reader, or beside what this exchanges once a step: those
     of some that are drawn which may be there, of all groups.
     """
-    plan = draw(any_fed_replicas())
-    layouts = plan.layouts | {"vit": with_fields(plan.layouts["vit"], ahead=ahead, backward="last")}
-    plan = with_fields(plan, layouts=layouts)
+    plan = timed(draw(any_fed_replicas()), "vit", ahead=ahead)
     number, stage = st.integers(0, len(plan.steps[0].micro_batches) - 1), st.integers(0, plan.layouts["llm"].pp - 1)
     behind = st.sampled_from(("llm.sync", "llm.gather")) | st.builds("llm.B{}@{}".format, number, stage)
     forward = st.tuples(st.builds("vit.F{}".format, number), st.builds("llm.F{}@0".format, number))
     for do, beside in draw(st.lists(forward | st.tuples(st.builds("vit.B{}".format, number), behind), max_size=4)):
         (step,) = plan.steps
-        place = (*step.placements, TaskPlacement(do=do, beside=beside))
+        place = (*step.placed, TaskPlacement(do=do, beside=beside))
         other = with_fields(plan, steps=(with_fields(step, order={"place": place}),))
         plan = plan if any(True for _ in violations(other)) else other
     return plan

@@ -8,10 +8,10 @@ from random import Random
 
 from planner.plan.legal.plan_laws import violations
 from planner.plan.plan_file import Edge, Group, Layout, Plan, Step, TaskPlacement, group_name
-from planner.specs.base import Layers, Ranks, with_fields
+from planner.specs.base import Layers, Ranks
 from planner.specs.layers import Decoder, Vit
 from tests.meshes import meshed
-from tests.plans import plan_of, uses
+from tests.plans import plan_of, timed, uses
 
 LLM = Decoder(layers=4, hidden=32, heads=8, kv_heads=4, ffn=48, vocab=64)
 VIT = Vit(layers=4, hidden=16, heads=8, ffn=24, patch=2, merge=2, out=32)
@@ -128,15 +128,9 @@ def placements(random: Random, rows, spread: dict[str, Layout]) -> tuple[TaskPla
 def at_other_times(plan: Plan, seed: int) -> Plan:
     """The same, with forwards of its encoders ahead of their readers, and backwards at once."""
     random, feeding = Random(seed), {edge.source for edge in plan.edges}
-    layouts = {
-        name: with_fields(
-            each, ahead=random.choice((0, 1, 2, 9)), backward=random.choice(("last", "at_once", "at_once"))
-        )
-        if name in feeding
-        else each
-        for name, each in plan.layouts.items()
-    }
-    return with_fields(plan, layouts=layouts)
+    for name in (name for name in plan.layouts if name in feeding):
+        plan = timed(plan, name, ahead=random.choice((0, 1, 2, None)), at_once=random.random() < 0.67)
+    return plan
 
 
 def legal(first: int, count: int) -> dict[int, Plan]:

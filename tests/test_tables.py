@@ -121,7 +121,7 @@ def test_a_strategy_that_refines_a_plan(added, tmp_path):
     added("there_and_back")
     rows, fixed = (
         (400, 300, 250, 200, 500, 100, 450, 150),
-        "llm: {pp: 4, schedule: 1f1b, zero: 1, micro_batch: 1}, vit: {serves: 1}",
+        "llm: {pp: 4, schedule: 1f1b, zero: 1, micro_batch: 1}, vit: {dp: 4}",
     )
     job = seeing_job(tmp_path, fixed=fixed, rows=rows).file
     job.write_text(job.read_text().replace("strategy: modality_layout", "strategy: best"))

@@ -14,7 +14,7 @@ from planner.costs.memory.footprint import Footprint
 from planner.costs.network_model import CommGroup
 from planner.costs.rate_pricing import RatePricing
 from planner.plan.plan_file import Layout
-from planner.specs.base import Ranks, with_fields
+from planner.specs.base import Ranks
 
 ModulePricing = FitPricing | RatePricing
 
@@ -43,8 +43,8 @@ class SharedPrices:
     def of(
         self, place: tuple[str, str], layout: Layout, reads: CrossReads, new: Callable[[], ModulePricing]
     ) -> ModulePricing:
-        """What prices a module on a kind (`place`), made where it is not known. When its passes run has no price."""
-        key = (*place, str(with_fields(layout, ahead=0, serves=1, backward="last")), reads)
+        """What prices a module on a kind (`place`), made where it is not known."""
+        key = (*place, str(layout), reads)
         if key not in self.known:
             self.known[key] = new()
         return self.known[key]

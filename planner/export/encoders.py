@@ -93,7 +93,11 @@ def require_alike(target: Target, plan: Plan, llm: str, name: str) -> None:
             if any(None in ranks for ranks in read) or not (even if apart else beside):
                 message = f"{name} computes items on other ranks, or in another micro-batch, than {target.name} would"
                 fix = "as many samples in every micro-batch" if apart else f"dp, tp and cp as those of {llm}"
-                raise InputError(message, where="steps", fix=f"{fix}, and serves: 1")
+                raise InputError(message, where="steps", fix=fix)
+        if step.ahead(name, llm) != apart or not step.rules(name, "B"):
+            ahead = "one micro-batch ahead" if apart else "for the micro-batch that reads them"
+            message = f"{target.name} runs forwards of {name} {ahead}, and backwards when their gradients are there"
+            raise InputError(message, where="steps.order.place", fix=f"software: {target.software} in the job")
 
 
 def of(plan: Plan, micro_batch: MicroBatch, module: str) -> Iterator[Assignment]:

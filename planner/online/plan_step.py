@@ -35,7 +35,7 @@ def plan_step(inputs: Inputs, head: PlanHead, number: int, batch: SampleBatch) -
 
     with naming_step(number):
         if len(head.plan.layouts) > 1:
-            return first_that_fits(drafts_of_batch(alone, head.plan.layouts), checked)
+            return first_that_fits(drafts_of_batch(alone, head.plan), checked)
         job = job_of_head(inputs.job, head.plan)
         plan = strategy_called(job.strategy).plan(replace(alone, job=job), None)
         require_same_inputs(head.plan, plan)

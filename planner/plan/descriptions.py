@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from planner.plan.mesh.even_stages import has_even_stages
-from planner.plan.plan_file import Alternative, ExpertLayout, Layout, Plan, assignments
+from planner.plan.plan_file import ALL, Alternative, ExpertLayout, Layout, Plan, assignments
 from planner.plan.task import PASS_PHASES
 from planner.specs.base import Indices, Ranks, with_fields
 from planner.specs.layers import Module
@@ -111,7 +111,7 @@ def modules_text(plan: Plan) -> str:
         elif len(layout.ranks) == plan.size:
             where = f"all {plan.size} GPUs"
         places[layout.ranks], last = name, layout.ranks
-        told.append(f"{name} on {where}, {', '.join([sharding_text(layout), *moments_text(layout)])}")
+        told.append(f"{name} on {where}, {', '.join([sharding_text(layout), *moments_text(plan, name)])}")
     return "; ".join(told)
 
 
@@ -121,14 +121,18 @@ def sharding_text(layout: Layout) -> str:
     return ", ".join(degrees) or ("data parallel" if layout.dp * layout.replica > 1 else "whole")
 
 
-def moments_text(layout: Layout) -> Iterator[str]:
-    """Yield when an encoder runs, if not before each micro-batch that reads it."""
-    if layout.serves > 1:
-        yield f"for {layout.serves} micro-batches at once"
-    if layout.ahead:
-        yield f"{plural(layout.ahead, 'micro-batch')} ahead"
-    if layout.features != "computed":
-        yield f"computed once, then read from the {layout.features}"
+def moments_text(plan: Plan, name: str) -> Iterator[str]:
+    """Yield when an encoder runs in the first step, if not before each micro-batch that reads it."""
+    step, features = plan.steps[0], plan.layouts[name].features
+    targets = [edge.target for edge in plan.edges if edge.source == name]
+    passes = sum(any(a.module == name for a in assignments(plan, cells)) for cells in step.micro_batches)
+    if targets and passes < len(step.micro_batches):
+        yield f"in {plural(passes, 'pass')}"
+    ahead = max((step.ahead(name, target) for target in targets), default=0)
+    if ahead:
+        yield "in front of all" if ahead >= ALL else f"{plural(ahead, 'micro-batch')} ahead"
+    if features != "computed":
+        yield f"computed once, then read from the {features}"
 
 
 def filled_gaps_text(plan: Plan) -> str:

@@ -14,7 +14,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 import msgspec
 
 from planner.plan.embeddings import Embeddings
-from planner.plan.task import PASS_PHASES, TaskName, TaskRef, parse_task_ref
+from planner.plan.task import PASS_PHASES, Phase, TaskName, TaskRef, parse_task_ref
 from planner.specs.base import Amount, Count, Index, Indices, LayerCount, Layers, Name, RankCount, Ranks, Share, Spec
 from planner.specs.framework.memory_coefficients import PLANNER_RUNTIME_MEMORY, MemoryCoefficients
 from planner.specs.framework.own_runs import OwnRun
@@ -30,7 +30,6 @@ from planner.specs.parallelism import (
     DEFAULT_RANK_ORDER,
     Dispatch,
     Dtype,
-    EncoderBackward,
     FeatureSource,
     GradientDtype,
     Offload,
@@ -241,10 +240,7 @@ class Layout(Parallelism, kw_only=True):
     dtype: Dtype = "bf16"
     gradients: GradientDtype = "float32"
     micro_batch: Count = 1
-    serves: Count = 1
     overlap: tuple[OverlappedKind, ...] = ()
-    ahead: Index = 0
-    backward: EncoderBackward = "last"
     features: FeatureSource = "computed"
     experts: dict[
         str | int, ExpertLayout
@@ -361,11 +357,18 @@ class Edge(Spec):
         return f"{self.source}>{self.target}"
 
 
+ALL = 10**9  # micro-batches ahead: in front of all of any step
+
+
 class TaskPlacement(Spec):
     """A task of an encoder, placed before, after or beside another task: `vit.F1` beside `llm.send.F1@2`.
 
     A pass `beside` a pass or an exchange of another module begins with it, and goes on beside what its ranks do then,
     in the time that this waits for exchanges, until somebody waits for it.
+
+    Without a micro-batch it is a rule for all that no other placement names: `vit.F` before `llm.F-2`, the pass two
+    micro-batches before the one that reads it, or before `llm.F0`, all; `vit.B` after `llm.B`, as that makes its
+    gradient.
     """
 
     do: TaskName
@@ -379,6 +382,19 @@ class TaskPlacement(Spec):
             raise ValueError("say exactly one of before, after, beside | keep one of them")
         if "/" in self.do:
             raise ValueError(f"`{self.do}` names a group, and so does `on` | leave it to `on`")
+        moved, anchor = self.moved, self.anchor
+        if not self.is_rule and anchor.phase in PASS_PHASES and anchor.micro_batch is None:
+            raise ValueError(f"`{anchor}` names no micro-batch | name one, such as {anchor.module}.{anchor.phase}0")
+        forward = self.before and str(moved) == f"{moved.module}.F" and str(anchor)[len(anchor.module) + 1 :]
+        backward = self.after and (str(moved), str(anchor)) == (f"{moved.module}.B", f"{anchor.module}.B")
+        if self.is_rule and not backward and forward not in ("F0", "F", f"F-{anchor.earlier}"):
+            rules = f"{moved.module}.F before {anchor.module}.F-1, or {moved.module}.B after {anchor.module}.B"
+            raise ValueError(f"`{self.do}` names no micro-batch | name one; a rule for all is {rules}")
+
+    @property
+    def is_rule(self) -> bool:
+        """Whether it holds in every micro-batch, for passes that no other placement names."""
+        return self.moved.phase in PASS_PHASES and self.moved.micro_batch is None
 
     @property
     def moved(self) -> TaskRef:
@@ -425,8 +441,22 @@ class Step(Spec):
 
     @property
     def placements(self) -> tuple[TaskPlacement, ...]:
-        """The placements of tasks of encoders, in the file's order."""
-        return tuple(place for place in self.order.get("place", ()) if isinstance(place, TaskPlacement))
+        """The placements of single tasks of encoders, in the file's order."""
+        return tuple(each for each in self.placed if not each.is_rule)
+
+    @property
+    def placed(self) -> tuple[TaskPlacement, ...]:
+        """All placements, rules too, in the file's order."""
+        return tuple(each for each in self.order.get("place", ()) if isinstance(each, TaskPlacement))
+
+    def ahead(self, source: str, target: str) -> int:
+        """Return how many micro-batches a module's forwards run ahead of those of another that read them."""
+        anchors = [each.anchor for each in self.rules(source, "F") if each.anchor.module == target]
+        return max((each.earlier if each.micro_batch is None else ALL for each in anchors), default=0)
+
+    def rules(self, module: str, phase: Phase) -> tuple[TaskPlacement, ...]:
+        """Return the rules of a module's forwards, or of its backwards, which else run at the end of the step."""
+        return tuple(each for each in self.placed if each.is_rule and each.do == f"{module}.{phase}")
 
 
 class FollowingSteps(Spec, kw_only=True):

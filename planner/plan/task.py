@@ -4,7 +4,8 @@ Tasks are derived from a plan and never stored. A reference, `vit.F1[0-11]`, `ll
 `llm.update`, starts with the module and the phase. A pass (F, B, I or W) is followed by its micro-batch, also where its
 activations or gradients are sent or received; gather, sync, update, offload and loss have the micro-batch behind a
 dot, or none where they run once a step. Layers, a stage and a group may follow, in this order, and narrow the
-reference: `vit.B2[12-23]@1/v0`.
+reference: `vit.B2[12-23]@1/v0`. Rules name passes of no micro-batch: `vit.F`, and `llm.F-2`, two before the one that is
+meant.
 """
 
 import re
@@ -128,7 +129,7 @@ class Task(msgspec.Struct, frozen=True):
 NAME_CHARS = r"[A-Za-z0-9_.+-]+"
 TASK_REFERENCE = re.compile(
     rf"(?P<module>{NAME_CHARS}?)(?<!\.send)(?<!\.recv)\."  # no module is called llm.send
-    r"(?:(?P<pass>[FBIW])(?P<at>[0-9]{1,9})"
+    r"(?:(?P<pass>[FBIW])(?:(?P<at>[0-9]{1,9})|(?:-(?P<earlier>[0-9]{1,9}))?)"
     r"|(?P<transfer>send|recv)\.(?P<of>[FB])(?P<carried>[0-9]{1,9})"
     r"|(?P<other>gather|sync|update|offload|loss)(?:\.(?P<row>[0-9]{1,9}))?)"
     r"(?:\[(?P<layers>[^]]*)\])?"
@@ -149,9 +150,10 @@ class TaskRef:
     layers: Layers | None = None
     stage: int | None = None
     group: str = ""
+    earlier: int = 0  # of a pass of no micro-batch: so many before the one that is meant
 
     def __str__(self) -> str:
-        micro_batch = "" if self.micro_batch is None else str(self.micro_batch)
+        micro_batch = str(self.micro_batch) if self.micro_batch is not None else f"-{self.earlier or ''}".rstrip("-")
         if self.of:
             phase = f"{self.phase}.{self.of}{micro_batch}"
         elif len(self.phase) == 1:
@@ -179,6 +181,7 @@ def parse_task_ref(text: str) -> TaskRef:
         layers=None if match["layers"] is None else Layers(Layers.from_file(match["layers"])),
         stage=None if match["stage"] is None else int(match["stage"]),
         group=match["group"] or "",
+        earlier=int(match["earlier"] or 0),
     )
 
 

@@ -200,7 +200,7 @@ def least_peaks(plan: Plan, holding: PlanMemory, represented: Mapping[int, int])
         if name not in feeding:
             for pipeline_rank, slots in enumerate(work.slots(step.order_of(name))):
                 np.maximum(passing, pipeline_peaks(forwards, pipeline_rank, slots, plan.size), out=passing)
-        elif work.layout.backward == "at_once":
+        elif step.rules(name, "B"):
             np.maximum(waiting, waiting_peaks(plan, works, name, forwards), out=waiting)
         else:
             first = read_by_first_micro_batch(plan, works, name)

@@ -307,7 +307,7 @@ def require_possible_layouts(inputs: Inputs) -> None:
         if inputs.model.targets(name) and fixed.micro_batch not in (None, 1):
             message = f"items of `{name}` are computed for who reads them, and it has no micro-batches of its own"
             where = f"{inputs.file} (fix.layouts.{name}.micro_batch)"
-            raise InputError(message, where=where, fix="serves: COUNT, of micro-batches that one pass computes for")
+            raise InputError(message, where=where, fix="leave it out")
     for name, module in inputs.model.modules.items():
         stages = inputs.fixed_of(name).stages
         broken = broken_partition(stages, module.layers) if stages else None  # none: of a plan without a pipeline

@@ -120,10 +120,9 @@ class Job(Spec):
     def __post_init__(self) -> None:
         if self.layout.ranks is not None:
             raise ValueError("`layout` holds for every module, and its ranks do not | say ranks under fix.layouts")
-        for field in ("ahead", "backward", "features"):
-            if getattr(self.layout, field) is not None:
-                message = f"`layout` holds for every module, and `{field}` for one that feeds others"
-                raise ValueError(f"{message} | say {field} under fix.layouts")
+        if self.layout.features is not None:
+            message = "`layout` holds for every module, and `features` for one that feeds others"
+            raise ValueError(f"{message} | say features under fix.layouts")
 
     def with_strategy(self, modules: Collection[str]) -> "Job":
         """The job of a model of these modules, with a strategy where it names none."""

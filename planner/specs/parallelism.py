@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 
-from planner.specs.base import Count, Index, LayerCount, Layers, RankChoice, RankCount, Share, Spec
+from planner.specs.base import Count, LayerCount, Layers, RankChoice, RankCount, Share, Spec
 
 # Parts of a layer that backward recomputes from what is kept in front of them: the core of attention from queries, keys
 # and values; norms from their input; the dense MLP and shared experts; the routed experts.
@@ -35,8 +35,6 @@ Dispatch = Literal["all_to_all", "node_level", "all_gather"]
 GradientDtype = Literal["float32", "bf16"]
 OverlappedKind = Literal["tp", "ep"]  # communication that is overlapped with compute
 Sync = Literal["micro_batch", "step"]
-# When an encoder's backwards run: after everything else of the step, or each behind the last gradient of its outputs.
-EncoderBackward = Literal["last", "at_once"]
 # Where a frozen encoder's outputs come from: computed in every epoch; or in the first one, and then read from the
 # host's memory or from a disk (plan/feature_storage.py).
 FeatureSource = Literal["computed", "host", "disk"]
@@ -77,10 +75,7 @@ class Parallelism(Spec):
     dtype: Dtype | None = None
     gradients: GradientDtype | None = None
     micro_batch: Count | None = None  # sequences of a replica in one micro-batch
-    serves: Count | None = None  # of an encoder: micro-batches of its readers whose items one of its passes computes
     overlap: tuple[OverlappedKind, ...] | None = None
-    ahead: Index | None = None  # of an encoder: micro-batches that its forwards run ahead of their readers
-    backward: EncoderBackward | None = None  # of an encoder: when its backwards run
     features: FeatureSource | None = None  # of a frozen encoder: where its outputs come from after the first epoch
     ranks: RankChoice | None = None  # as 0-3; or first_stage, of the module that reads this one; left out: all ranks
     stages: tuple[Layers, ...] | None = None  # layers of each stage, or of each chunk; left out: as even as they can be

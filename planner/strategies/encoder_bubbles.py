@@ -29,15 +29,14 @@ from planner.plan.plan_file import Alternative, Plan
 from planner.scoring import over_joint_space, with_score
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
+from planner.strategies.assignment.encoder_orders import EncoderOrder
 from planner.strategies.bubbles import (
     POLICIES,
     GapProblem,
     GapSchedule,
     GapStream,
     baseline_alternatives,
-    colocated_layouts,
     encoder_modes,
-    fixed_times,
     gap_problem,
     numbers_of_passes,
     placed,
@@ -117,11 +116,9 @@ def as_before(base: Plan, reason: str) -> Plan:
 
 def without_gaps(inputs: Inputs, base: Plan) -> str:
     """Why encoders stay where they are; empty where there is something to try."""
-    llm, timed = base.layouts[inputs.module], fixed_times(inputs)
+    llm = base.layouts[inputs.module]
     if all({*layout.ranks}.isdisjoint(llm.ranks) for name, layout in base.layouts.items() if name != inputs.module):
         return f"encoders are on ranks of their own, where `{inputs.module}` leaves no gaps"
-    if timed:
-        return f"the job says when passes of encoders run: {', '.join(timed)}"
     problem = gap_problem(base, inputs.module, pricing_of(base))
     if not problem.once and not any(slot.exchanged for slot in problem.slots):
         return f"`{inputs.module}` exchanges nothing beside which a pass could run"
@@ -135,8 +132,9 @@ def colocated_plans(inputs: Inputs, base: Plan) -> Iterator[Colocated]:
     count, shared = len(base.steps[0].micro_batches), SharedPrices()
     for layouts in encoder_modes(inputs, base.layouts):
         for passes in numbers_of_passes(inputs, layouts, count):
+            order = EncoderOrder(serves=count // passes, ahead=None)
             try:
-                draft = draft_of_layouts(inputs, colocated_layouts(layouts, inputs.module, count, count // passes))
+                draft = draft_of_layouts(inputs, layouts, orders=[dict.fromkeys(inputs.batches[0].streams, order)])
             except Infeasible:
                 continue
             pricing = pricing_of(draft, shared)

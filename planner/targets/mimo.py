@@ -53,11 +53,11 @@ def with_llm(stated: Stated, fields: Fields) -> dict[str, object]:
         raise stated.error("--recompute-method", "it recomputes as many layers of encoders", "uniform, in full or none")
     own = how if how == "full" else recompute_of(parts_of(how) - {"moe"})
     found = {f"encoders.layout.{name}": fields[f"layout.{name}"] for name in LIKE_LLM}
-    return found | {"encoders.layout.recompute": own, "encoders.layout.backward": "at_once"}
+    return found | {"encoders.layout.recompute": own}
 
 
 def read_apart(stated: Stated, fields: Fields) -> Fields:
-    """An encoder is the first stage of 1F1B, one micro-batch ahead. Raises InputError where there are several, where
+    """An encoder is the first stage of 1F1B. Raises InputError where there are several, where
     ranks are left over, or where samples of a micro-batch do not divide over its ranks.
     """
     if len(fields["encoders.modules"]) > 1:
@@ -77,7 +77,7 @@ def read_apart(stated: Stated, fields: Fields) -> Fields:
     if not dp or samples % dp:
         message = f"{samples} samples of a micro-batch do not divide over {dp} ranks of encoders"
         raise stated.error(ENCODER_DP, message, "encoders on fewer ranks, or a larger --micro-batch-size")
-    found = {"encoders.layout.sequence_parallel": tp == 1, "encoders.layout.ahead": 1, "encoders.apart": True}
+    found = {"encoders.layout.sequence_parallel": tp == 1, "encoders.apart": True}
     return with_llm(stated, fields) | found
 
 
@@ -118,7 +118,7 @@ def required(argument: str, fields: Mapping[str, object]) -> Row:
 
 ENCODERS_ROW = asked("encoders.modules", "encoders", "qwen2.5-vl-7b", encoders_of)
 EARLY = {True: ("--overlap-grad-reduce", "--encoder-ddp-overlap"), False: ()}
-FOLLOWING = tuple(f"encoders.layout.{name}" for name in (*LIKE_LLM, "recompute", "backward"))
+FOLLOWING = tuple(f"encoders.layout.{name}" for name in (*LIKE_LLM, "recompute"))
 SHARED = {name: row for row in LAYOUT_ROWS for name in (row.fields or ("optimizer",))}
 APART_ROWS: tuple[Row, ...] = (
     ENCODERS_ROW,
@@ -143,7 +143,7 @@ APART_ROWS: tuple[Row, ...] = (
     VOCAB_ROW,
     *STEP_ROWS,
     Row(
-        ("encoders.apart", "encoders.layout.sequence_parallel", "encoders.layout.ahead", *FOLLOWING),
+        ("encoders.apart", "encoders.layout.sequence_parallel", *FOLLOWING),
         (OFFSET,),
         (),
         lambda fields: {OFFSET: (str(fields["encoders.layout.tp"] * fields["encoders.layout.dp"]),)},

@@ -10,6 +10,7 @@ from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
 from planner.specs.parallelism import Parallelism, decided_fields
 from planner.strategies import strategy_called, unsupported
+from planner.strategies.assignment import few_orders, orders_of
 from planner.strategies.static import changed_layouts, fixing, plan_of_layouts
 from planner.why.apply_changes import AskedChange
 from planner.why.resolved import SolveAgain
@@ -25,7 +26,8 @@ def placed_again(inputs: Inputs, step: Plan, layouts: Mapping[str, Layout]) -> P
     InputError, and Infeasible.
     """
     if not decides_groups(step):
-        return plan_of_layouts(inputs, dict(layouts))
+        orders = [orders_of(step), *few_orders(inputs, layouts)]
+        return plan_of_layouts(inputs, dict(layouts), orders=orders)
     return strategy_called(step.made.strategy).plan(inputs, with_fields(step, layouts=dict(layouts)))
 
 

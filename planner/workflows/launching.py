@@ -90,12 +90,7 @@ def alike(plan: Plan, tp: int, how: Recompute) -> dict[str, Any]:
     """Fields of a job whose modules are all on all ranks, with the same degrees."""
     every = Ranks(range(plan.size))
     own = Parallelism(tp=tp, cp=1, pp=1, zero=1, recompute=how, micro_batch=1, overlap=(), offload=0.0, ranks=every)
-    encoder = with_fields(own, ahead=0, serves=1, backward="at_once")
-    read = {edge.source for edge in plan.edges}
-    return {
-        "layout": Parallelism(),
-        "fix": Fix(layouts={name: encoder if name in read else own for name in plan.layouts}),
-    }
+    return {"layout": Parallelism(), "fix": Fix(layouts=dict.fromkeys(plan.layouts, own))}
 
 
 def quickest_told(plan: Plan, to: str, version: str, asked: Sequence[dict[str, Any]]) -> Plan:

@@ -27,7 +27,7 @@ from tests.check.small_plans import (
     write_job,
 )
 from tests.examples import examples
-from tests.plans import encoder_plan, staged_plan
+from tests.plans import encoder_plan, staged_plan, timed
 
 
 @pytest.fixture(scope="module")
@@ -282,9 +282,8 @@ def test_modules_layouts_and_orders(plan):
     layouts = {**both.layouts, "llm": with_fields(both.layouts["llm"], zero=0)}
     (layout,) = at(compare(both, restated(with_fields(both, layouts=layouts))), "layouts.llm")
     assert layout.message.endswith("zero: 0, recompute: none, micro_batch: 1, dtype: bf16}")
-    layouts = {**both.layouts, "vit": with_fields(both.layouts["vit"], ahead=1, backward="at_once")}
-    (layout,) = at(compare(both, restated(with_fields(both, layouts=layouts))), "layouts.vit")
-    assert layout.category == "drift" and layout.new.endswith("ahead: 1, backward: at_once}")
+    placed = timed(both, "vit", ahead=1, at_once=True)
+    assert at(compare(both, restated(placed)), "steps[0].order.place")[0].new == "2 placements"
     alone = priced_by(staged_plan(4, 2), plan)
     assert at(compare(both, alone), "layouts.vit")[0].category == "removed"
     assert at(compare(alone, both), "layouts.vit")[0].category == "added"

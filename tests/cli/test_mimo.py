@@ -30,10 +30,10 @@ strategy: modality_layout
 workload: {{lengths: {{from: sample_mix, text: {text}, images: {{sizes: [[64, 64]]}}}}, batch_rows: 16, module: llm}}
 fix:
   layouts:
-    vision: {{zero: 1, recompute: none, overlap: [], backward: at_once, {vision}}}
+    vision: {{zero: 1, recompute: none, overlap: [], {vision}}}
     llm: {{zero: 1, recompute: none, micro_batch: 1, overlap: [], {llm}}}
 """
-APART = {"vision": "ranks: 0-3, ahead: 1", "llm": "ranks: 4-7"}
+APART = {"vision": "ranks: 0-3", "llm": "ranks: 4-7"}
 TOGETHER = {"vision": "tp: 2", "llm": "tp: 2"}
 QUICK = "qwen2.5-vl-7b-h200x8", "qwen3.5-27b-h100x17"  # of shipped jobs, to solve
 LENGTHS = {name: read_named(name, Job)[0].workload.lengths for name in shipped_names(Job)}
@@ -72,13 +72,11 @@ def test_encoders_go_out_and_come_back(layouts, program, job, tmp_path):
 
 REFUSED = {  # changed layouts → where, and part of the message
     "zero": (APART, "llm", "zero: 3", "layouts.llm.zero", "zero: 3"),
-    "waits": (APART, "vision", "ahead: 0", "layouts.vision.ahead", "ahead: 0"),
-    "late": (APART, "vision", "backward: last", "layouts.vision.backward", "backward: last"),
     "cp": (APART, "llm", "cp: 2, micro_batch: 2", "layouts.llm.cp", "cp is 1, and not 2"),
     "recompute": (TOGETHER, "vision", "recompute: full", "layouts.vision.recompute", "recompute: full"),
     "other tp": (TOGETHER, "vision", "tp: 1", "steps", "on other ranks"),
     "pipeline": (TOGETHER, "llm", "tp: 1, pp: 2", "steps", "on other ranks"),
-    "last ranks": ({"vision": "ranks: 4-7, ahead: 1", "llm": "ranks: 0-3"}, "llm", "tp: 1", "layouts.llm.ranks", "4-7"),
+    "last ranks": ({"vision": "ranks: 4-7", "llm": "ranks: 0-3"}, "llm", "tp: 1", "layouts.llm.ranks", "4-7"),
 }
 
 

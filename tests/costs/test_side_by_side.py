@@ -15,6 +15,7 @@ from planner.plan.task import PASS_PHASES
 from planner.plan.tasks.expand import expand
 from planner.specs.base import with_fields
 from tests.examples import examples
+from tests.plans import timed
 from tests.replica_plans import any_placed_replicas, fed_replicas, replicas
 
 WAITED = st.floats(0.0, 1.0)
@@ -55,9 +56,11 @@ def test_gaps_hide_no_second_twice(plan, chance, waited):
 
 def test_two_passes_beside_one_exchange_share_it():
     """Of a second in which a pass waits for exchanges, the last of those that begin beside it has what there is."""
-    plan = fed_replicas([[0, 0]] * 3, {}, {"dp": 2, "ahead": 9})
+    plan = timed(fed_replicas([[0, 0]] * 3, {}, {"dp": 2}), "vit", ahead=None)
     places = tuple(TaskPlacement(do=f"vit.F{number}", beside="llm.F0@0") for number in (1, 2))
-    tasks = expand(with_fields(plan, steps=(with_fields(plan.steps[0], order={"place": places}),)))
+    tasks = expand(
+        with_fields(plan, steps=(with_fields(plan.steps[0], order={"place": (*plan.steps[0].placed, *places)}),))
+    )
     gap = {(task.module, task.phase, task.micro_batch): task.id for task in tasks}["llm", "F", 0].rpartition("/")[0]
     costs = [Cost(1.0, "measured", 0.0, float(task.id.startswith(gap))) for task in tasks]
     found = hidden(SideBySide(tasks, costs, 0.25, 0.25))
@@ -83,7 +86,8 @@ def test_where_all_is_waited_for_placed_passes_take_no_less(plan, chance):
     each = side_by_side(plan, chance, 1.0, 1.0)
     assert not any(hidden(each).values())
     (step,) = plan.steps
-    unplaced = with_fields(plan, steps=(with_fields(step, order={}),))
+    rules = tuple(each for each in step.placed if each.is_rule)
+    unplaced = with_fields(plan, steps=(with_fields(step, order={"place": rules}),))
     assert not hidden(side_by_side(unplaced, chance, 0.3, 1.0))
 
 

@@ -24,7 +24,9 @@ from planner.scoring.bounds.plan_space import joint_problem_of_plan
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs, JobOptions, load_job
 from planner.specs.parallelism import Parallelism
-from planner.strategies.static.layouts_plan import plan_together, priced_together
+from planner.strategies.assignment.encoder_orders import EncoderOrder
+from planner.strategies.static.layouts_plan import plan_of_layouts, plan_together, priced_together
+from planner.strategies.static.placement import placed_layouts
 from planner.units import GIB
 from tests.examples import examples
 from tests.placed_jobs import placed_job
@@ -55,7 +57,6 @@ OTHER = (
     "dp: 4", "tp: 2", "tp: 4, zero: 0", "zero: 3", "pp: 2", "cp: 2", "recompute: full", "ranks: 0", "ranks: 0-1",
     "recompute: {0: full}",
     "ranks: 1-3", "ranks: first_stage", "ranks: 0-2, zero: 3", "zero: 0",
-    "serves: 2", "ahead: 1", "backward: at_once, serves: 3", "ahead: 2, backward: at_once, zero: 3",
 )  # fmt: skip
 
 
@@ -119,7 +120,7 @@ def rearranged(random: Random, plan: Plan) -> Plan:
     kept = tuple(row for row in rows if row or plan.layouts["llm"].vpp > 1)
     cells = [(name, number, group) for number, row in enumerate(kept) for name in row for group in row[name]]
     encoded = [cell for cell in cells if cell[0] != "llm"]
-    places = []
+    places = [each for each in plan.steps[0].placed if each.is_rule]
     for name, number, group in random.sample(encoded, min(len(encoded), random.randrange(3))):
         phase, where = random.choice("FB"), random.choice(("before", "after", "beside", "beside"))
         other = f"{random.choice('FB')}{random.randrange(len(kept))}@0"
@@ -157,6 +158,9 @@ def problems_of(random: Random, inputs: Inputs, plan: Plan) -> list[JointProblem
     return [as_laid_out, as_fixed, *(replace(as_fixed, fixed=each) for each in (nothing, *fixed))]
 
 
+ORDERS = ((1, 1, 2, 3, None), (0, 0, 1, 2, None), (False, True))  # serves, ahead, at once
+
+
 def without_stages(inputs: Inputs) -> dict[str, Parallelism]:
     """What the job fixes of each module, without the layers of stages: where they are uneven, they may be any."""
     return {name: with_fields(fixed, stages=None) for name, fixed in with_joint_fields(inputs).job.fix.layouts.items()}
@@ -174,10 +178,12 @@ def decided(layout: Layout) -> dict[str, object]:
 def test_no_plan_is_quicker(seed):
     random = Random(seed)
     fixed = {"llm": random.choice(LLM), "vit": random.choice(OTHER), "ear": random.choice(OTHER)}
+    orders = {name: EncoderOrder(*map(random.choice, ORDERS)) for name in ("vit", "ear")}
     with tempfile.TemporaryDirectory() as folder:
         inputs = drawn_inputs(random, Path(folder), fixed)
         try:
-            plan = with_constants(random, plan_together(inputs))
+            plan = plan_of_layouts(inputs, placed_layouts(inputs, True), orders=[orders])
+            plan = with_constants(random, plan)
         except PlannerError:
             return
     bounds = [joint_bound(problem) for problem in problems_of(random, inputs, plan)]

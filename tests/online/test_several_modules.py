@@ -80,7 +80,7 @@ def test_steps_are_those_that_planning_all_ahead_gives(tmp_path, data, layouts):
     inputs = load_job(str(tmp_path / "job.yaml"), JobOptions())
     for number in range(1, count):
         step, batch = offered(ahead, number), batches[number]
-        alone = assign_batch(replace(inputs, batches=(batch,), first_row=step.first_row), head.layouts)
+        alone = assign_batch(replace(inputs, batches=(batch,), first_row=step.first_row), head)
         whole = ahead.head.complete_plan(step, "")
         assert step.step == with_fields(alone.steps[0], outcome=alone.outcome, prediction=alone.prediction)
         assert whole.uses.items == alone.uses.items == {"llm": batch.items, **batch.streams}
@@ -354,5 +354,5 @@ def test_a_batch_that_holds_too_much_is_computed_in_smaller_micro_batches(tmp_pa
     step = plan_step(replace(inputs, devices={"cpu": small}), tight, 1, batch)
     assert len(usual.step.micro_batches) == 1 < len(step.step.micro_batches)
     require_memory_in_order(tight.complete_plan(step, ""))
-    again = assign_batch(replace(inputs, devices={"cpu": small}, batches=(batch,)), head.layouts)
+    again = assign_batch(replace(inputs, devices={"cpu": small}, batches=(batch,)), head)
     assert again.steps[0].micro_batches == step.step.micro_batches

@@ -65,7 +65,6 @@ REFUSED = {
     "overlap": ({"overlap": ("tp",)}, {"overlap": ("ep",), "ep": 2}),
     "overlap of tp": ({"tp_overlap": "sequence_parallel"}, {"overlap": ("tp",), "tp": 2, "sequence_parallel": False}),
     "overlap of ep": ({"ep_overlap": "interleaved"}, {"overlap": ("ep",), "ep": 2, "pp": 2}),
-    "encoders ahead": ({"orders": "named"}, {"ahead": 2}),
     "kept features": ({"kept_features": False}, {"features": "host"}),
     "rank order": ({"rank_orders": (DEFAULT_RANK_ORDER,)}, {"tp": 2, "cp": 2, "rank_order": "cp-tp-dp-replica-pp"}),
 }  # fmt: skip

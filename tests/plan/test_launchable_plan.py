@@ -9,7 +9,7 @@ from planner.plan.schedules.explicit import slot_lines
 from planner.specs.base import with_fields
 from planner.specs.framework.knobs import Knobs
 from planner.specs.framework.software import Framework
-from tests.plans import encoder_plan, sharded_plan, staged_plan
+from tests.plans import encoder_plan, sharded_plan, staged_plan, timed
 
 MIXED = sharded_plan(4, [[(0, 2), (2, 1), (3, 1)], [(0, 4)]])
 WIDE = sharded_plan(4, [[(0, 4)], [(0, 4)]])  # the same groups always, and others than those of the layout
@@ -38,8 +38,7 @@ def ordered(name, micro_batches=3):
 
 ODD = step(STAGED, order={"llm": ("F0 F1 F2 B0 B1 B2", "F0 F1 B0 F2 B1 B2")})
 PLACED = encoder_plan((TaskPlacement(do="vit.F0", on="v0", before="llm.F0@0"),))
-BESIDE = encoder_plan()
-BESIDE = with_fields(BESIDE, layouts={**BESIDE.layouts, "vit": with_fields(BESIDE.layouts["vit"], ahead=1)})
+BESIDE = timed(encoder_plan(), "vit", ahead=1)
 OFFLOADED = step(ALONE, micro_batches=({next(iter(ALONE.groups)): (OffloadedItem(item=0, offload=0.5),)},))
 
 
@@ -52,7 +51,7 @@ OFFLOADED = step(ALONE, micro_batches=({next(iter(ALONE.groups)): (OffloadedItem
         ("order of passes", ODD, {"orders": "named"}),
         ("order of passes", ordered("zb_h1"), {"orders": "named", "schedules": ()}),
         ("order of passes", PLACED, {"orders": "named"}),
-        ("encoders ahead beside their readers", BESIDE, {"orders": "named", "ahead": 1}),
+        ("encoders ahead", BESIDE, {"orders": "named", "ahead": 1}),
         ("offload", OFFLOADED, {"offload": "none"}),
     ],
 )  # fmt: skip
@@ -86,5 +85,5 @@ def test_every_rule_is_tried():
         "groups",
         "packing",
         "order of passes",
-        "encoders ahead beside their readers",
+        "encoders ahead",
     ]

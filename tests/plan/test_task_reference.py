@@ -48,7 +48,7 @@ def test_every_phase_can_be_named():
 @pytest.mark.parametrize(
     ("wrong", "says", "key"),
     [
-        ("vit.F", "`vit.F` names no task", "do"),
+        ("vit.F", "`vit.F` names no micro-batch", ""),
         ("F1", "`F1` names no task", "do"),
         ("vit.X1", "`vit.X1` names no task", "do"),
         ("vit.F1@", "`vit.F1@` names no task", "do"),

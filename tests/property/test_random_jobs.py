@@ -29,7 +29,7 @@ FIELDS = {
     "schedule": ("1f1b", "gpipe", "interleaved", "zb_h1", "zb_h2"), "rank_order": ("tp-cp-dp-pp", "tp-pp-cp-dp"),
 }  # fmt: skip
 ENCODERS = {
-    "ahead": (0, 1, 9), "serves": (1, 2, 9), "backward": ("last", "at_once"), "features": ("computed", "host"),
+    "features": ("computed", "host"),
     "ranks": ("0", "0-1", "2-3", "first_stage", "0-7"),
 }  # fmt: skip
 CASES, BATCHES = 240, 40  # drawn jobs, and tests that they are spread over

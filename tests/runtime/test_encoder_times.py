@@ -8,6 +8,7 @@ from planner.plan.tasks.expand import expand
 from planner.specs.base import with_fields
 from tests.examples import soaked
 from tests.meshes import meshed
+from tests.plans import timed
 from tests.runtime.multi_module_plans import joined, layout, require_those_of_one_process
 from tests.runtime.test_cross_layers import PLANS as CROSS
 from tests.runtime.training_worlds import asked_for, run_all
@@ -54,13 +55,9 @@ SEEN = {
 }
 
 
-def times(ahead: int, backward: str) -> dict:
-    return {"ahead": ahead, "backward": backward}
-
-
-def plan(llm, vit, rows, order=None, **facts) -> Plan:
-    facts = facts or {"items": {"llm": TEXTS, "vit": IMAGES}, "feeds": {"vit": FEEDS}}
-    return joined({"llm": llm, "vit": vit}, rows, order=order, **facts)
+def plan(llm, vit, rows, order=None, ahead=0, at_once=True) -> Plan:
+    facts = {"items": {"llm": TEXTS, "vit": IMAGES}, "feeds": {"vit": FEEDS}}
+    return timed(joined({"llm": llm, "vit": vit}, rows, order=order, **facts), "vit", ahead=ahead, at_once=at_once)
 
 
 def without_backward(whole: Plan) -> Plan:
@@ -70,35 +67,33 @@ def without_backward(whole: Plan) -> Plan:
     return frozen
 
 
-def at_times(whole: Plan, **when) -> Plan:
-    return with_fields(whole, layouts={**whole.layouts, "vit": with_fields(whole.layouts["vit"], **when)})
-
-
-AHEAD = layout("vit", dp=4, **times(2, "at_once"))
+VIT = layout("vit", dp=4)
 PLANS = {
-    "all ranks, ahead, at once": plan(PIPELINE, AHEAD, STAGED),
-    "all ranks, ahead": plan(PIPELINE, layout("vit", dp=4, ahead=1), STAGED, "gpipe"),
-    "a phase before": plan(PIPELINE, layout("vit", dp=4, ahead=9), STAGED),
-    "zero bubble": plan(PIPELINE, AHEAD, STAGED, "zb_h1"),
-    "chunks": plan(layout("llm", **meshed({"pp": 2, "dp": 2}), vpp=2), AHEAD, STAGED),
-    "apart": plan(layout("llm", HIGH, pp=2), layout("vit", LOW, dp=2, **times(1, "at_once")), APART),
-    "zero 3": plan(PIPELINE, layout("vit", dp=4, zero=3, **times(2, "at_once")), STAGED),
-    "zero 3, both": plan(
-        layout("llm", pp=2, dp=2, zero=3), layout("vit", dp=4, zero=3, **times(1, "at_once")), STAGED
-    ),
-    "stages of both": plan(
-        PIPELINE, layout("vit", dp=2, pp=2, rank_order="pp-dp", **times(2, "at_once")), IN_STAGES
-    ),
-    "frozen": without_backward(plan(PIPELINE, AHEAD, STAGED)),
-    "a chain": joined(
-        {"llm": PIPELINE, "vit": layout("vit", dp=4, **times(1, "at_once")), "eye": layout("eye", dp=4, ahead=1)},
-        CHAIN,
-        items=SEEN["items"],
-        feeds=SENSES["feeds"],
+    "all ranks, ahead, at once": plan(PIPELINE, VIT, STAGED, ahead=2),
+    "all ranks, ahead": plan(PIPELINE, VIT, STAGED, "gpipe", 1, at_once=False),
+    "a phase before": plan(PIPELINE, VIT, STAGED, ahead=None, at_once=False),
+    "zero bubble": plan(PIPELINE, VIT, STAGED, "zb_h1", 2),
+    "chunks": plan(layout("llm", **meshed({"pp": 2, "dp": 2}), vpp=2), VIT, STAGED, ahead=2),
+    "apart": plan(layout("llm", HIGH, pp=2), layout("vit", LOW, dp=2), APART, ahead=1),
+    "zero 3": plan(PIPELINE, layout("vit", dp=4, zero=3), STAGED, ahead=2),
+    "zero 3, both": plan(layout("llm", pp=2, dp=2, zero=3), layout("vit", dp=4, zero=3), STAGED, ahead=1),
+    "stages of both": plan(PIPELINE, layout("vit", dp=2, pp=2, rank_order="pp-dp"), IN_STAGES, ahead=2),
+    "frozen": without_backward(plan(PIPELINE, VIT, STAGED, ahead=2)),
+    "a chain": timed(
+        timed(
+            joined(
+                {"llm": PIPELINE, "vit": VIT, "eye": layout("eye", dp=4)},
+                CHAIN,
+                items=SEEN["items"],
+                feeds=SENSES["feeds"],
+            ),
+            "vit", ahead=1, at_once=True,
+        ),
+        "eye", ahead=1,
     ),
 }  # fmt: skip
 CROSSING = ("stages that all read", "a stage that reads nothing", "chunks", "stages, zero 3", "split backwards")
-PLANS |= {f"cross attention, {name}": at_times(CROSS[name], **times(1, "at_once")) for name in CROSSING}
+PLANS |= {f"cross attention, {name}": timed(CROSS[name], "vit", ahead=1, at_once=True) for name in CROSSING}
 PLANS |= {f"drawn {seed}": at_other_times(each, seed) for seed, each in legal(40, 6).items()}
 
 
@@ -119,7 +114,6 @@ def test_loss_and_gradients_are_those_of_one_process(results, name):
 def test_the_plans_have_what_they_are_for():
     """Each runs its encoders at other times than if nothing were said, and each of the tasks once."""
     for name, each in PLANS.items():
-        layouts = {module: with_fields(of, ahead=0, backward="last") for module, of in each.layouts.items()}
-        usual, other = ([task.id for task in expand(p)] for p in (with_fields(each, layouts=layouts), each))
+        usual, other = ([task.id for task in expand(p)] for p in (timed(each, *each.layouts), each))
         assert {*usual} == {*other}
         assert usual != other or name.startswith("drawn"), name

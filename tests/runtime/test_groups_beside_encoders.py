@@ -11,6 +11,7 @@ from planner.plan.legal.plan_laws import require_legal
 from planner.plan.plan_file import Layout, Plan, assignments
 from planner.specs.base import Ranks, with_fields
 from planner.specs.job import Fix
+from planner.strategies.assignment.encoder_orders import FRONT, STREAMED, EncoderOrder
 from tests.grouped_jobs import GROUPED, any_grouped_plan, grouped_job
 from tests.runtime.multi_module_plans import require_those_of_one_process
 from tests.runtime.training_worlds import run_all
@@ -18,10 +19,10 @@ from tests.runtime.training_worlds import run_all
 pytestmark = pytest.mark.slow
 
 ENCODERS = {  # beside samples that synchronise in every micro-batch, or once a step
-    "at once": {"zero": 1, "backward": "at_once"},
-    "ahead": {"zero": 0, "backward": "at_once", "ahead": 1, "recompute": "full"},
-    "in one pass": {"zero": 2, "serves": 9},
-    "tensors": {"zero": 1, "tp": 2},
+    "at once": ({"zero": 1}, EncoderOrder(at_once=True)),
+    "ahead": ({"zero": 0, "recompute": "full"}, STREAMED),
+    "in one pass": ({"zero": 2}, FRONT),
+    "tensors": ({"zero": 1, "tp": 2}, EncoderOrder()),
 }
 
 
@@ -44,9 +45,9 @@ def test_loss_and_gradients_are_those_of_one_process(tmp_path, ranks, each):
     """On two ranks each strategy beside every second layout of encoders."""
     plans: dict[str, Plan] = {}
     for seed, strategy in enumerate(GROUPED):
-        for name, fields in islice(ENCODERS.items(), seed % each, None, each):
+        for name, (fields, order) in islice(ENCODERS.items(), seed % each, None, each):
             layout = Layout(ranks=Ranks(range(ranks)), dp=ranks // fields.get("tp", 1), **fields)
-            plan = any_grouped_plan(grouped_job(tmp_path, strategy, ranks), layout, Random(seed))
+            plan = any_grouped_plan(grouped_job(tmp_path, strategy, ranks), layout, order, Random(seed))
             plans[f"{strategy}, {name}"] = in_float64(plan)
     assert any(len(degrees(plan)) > 1 for plan in plans.values())
     results = run_all(ranks, plans)

@@ -5,7 +5,9 @@ those whose encoder splits a long image or video over ranks that have short ones
 import pytest
 
 from planner.specs.inputs import JobOptions, load_job
-from planner.strategies.static.layouts_plan import plan_together
+from planner.strategies.assignment.encoder_orders import EncoderOrder
+from planner.strategies.static.layouts_plan import plan_of_layouts, plan_together
+from planner.strategies.static.placement import placed_layouts
 from tests.examples import soaked
 from tests.placed_jobs import EVERY_RANK, LONG_IMAGE, LONG_VIDEO, NO_CLIPS, NO_IMAGES, PLACEMENTS, ROWS, placed_job
 from tests.runtime.multi_module_plans import require_those_of_one_process
@@ -15,10 +17,11 @@ pytestmark = pytest.mark.slow
 OTHERS = {
     "a long image": (EVERY_RANK, LONG_IMAGE),
     "a long video": (EVERY_RANK, LONG_VIDEO),
-    "served": ({"llm": "pp: 2", "vit": "dp: 4, serves: 3", "ear": "dp: 4, zero: 3, serves: 2"}, {}),
+    "served": ({"llm": "pp: 2", "vit": "dp: 4", "ear": "dp: 4, zero: 3"}, {}),
 }
 
 
+ORDERS = {"served": [{"vit": EncoderOrder(serves=3), "ear": EncoderOrder(serves=2, ahead=2, at_once=True)}]}
 SIX = {  # some samples have several images, some none; the last image but one is read by two
     "rows": ROWS[:6], "images": "patches,row\n16,0\n16+8,3\n32,2\n12,0+1\n64,5\n", "clips": "row,frames\n0,8\n5,12+4\n",
 }  # fmt: skip
@@ -58,7 +61,8 @@ def trained(request, tmp_path_factory):
     for name in asked_for(request, "other"):
         fixed, other = OTHERS[name]
         path = placed_job(tmp_path_factory.mktemp("job"), fixed, **other)
-        plans[name, ""] = plan_together(load_job(path, JobOptions()))
+        inputs = load_job(path, JobOptions())
+        plans[name, ""] = plan_of_layouts(inputs, placed_layouts(inputs, True), orders=ORDERS.get(name, ()))
     return plans, run_all(4, plans)
 
 

@@ -167,9 +167,7 @@ def with_trained(plan: Plan, **trained: str) -> Plan:
 
 def in_gaps(llm, vit, rows="each", lines=((0, 2), (1, 3)), order=None, *, ear=None, **places) -> Plan:
     """Passes of encoders beside what is said of each: `vit_F2="llm.F1@0"`."""
-    front = {"ahead": 4, "backward": "last"}
-    layouts = {"llm": llm, "vit": with_fields(vit, **front)}
-    layouts |= {"ear": with_fields(ear, **front)} if ear else {}
+    layouts = {"llm": llm, "vit": vit} | ({"ear": ear} if ear else {})
     each = [
         {
             **({"vit": ROWS_OF_FOUR[rows][number]} if number in ROWS_OF_FOUR[rows] else {}),
@@ -179,7 +177,8 @@ def in_gaps(llm, vit, rows="each", lines=((0, 2), (1, 3)), order=None, *, ear=No
         for number in range(4)
     ]
     beside = tuple(TaskPlacement(do=do.replace("_", "."), beside=other) for do, other in places.items())
-    return joined(layouts, each, order=order, places=beside, **(EIGHT_HEARD if ear else EIGHT))
+    rules = tuple(TaskPlacement(do=f"{name}.F", before="llm.F0") for name in layouts if name != "llm")
+    return joined(layouts, each, order=order, places=(*rules, *beside), **(EIGHT_HEARD if ear else EIGHT))
 
 
 GAPS = {

@@ -135,7 +135,8 @@ def test_a_placement_without_a_group_is_one_of_each_group(plan):
         for place in step.placements
         for group in step.micro_batches[place.moved.micro_batch]["vit"]
     )
-    named = with_fields(plan, steps=(with_fields(step, order={"place": places} if places else {}),))
+    rules = tuple(each for each in step.placed if each.is_rule)
+    named = with_fields(plan, steps=(with_fields(step, order={"place": (*rules, *places)}),))
     assert not violations(named) and (not places or not identical_groups(named, 0).groups)
     one, other = (expand(each) for each in (plan, named))
     for rank in range(plan.size):

@@ -18,8 +18,9 @@ NAMES = [folder.name for folder in FOLDERS]
 
 
 def bare(plan: Plan) -> Plan:
-    """The plan without placements."""
-    return with_fields(plan, steps=(with_fields(plan.steps[0], order={}),))
+    """The plan with rules alone, without placements of single passes."""
+    (step,) = plan.steps
+    return with_fields(plan, steps=(with_fields(step, order={"place": step.placed[: -len(step.placements)]}),))
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=NAMES)

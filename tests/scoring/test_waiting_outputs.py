@@ -7,20 +7,25 @@ import numpy as np
 import pytest
 
 from planner.errors import Infeasible
+from planner.layouts import with_joint_fields
 from planner.scoring import require_memory, score
 from planner.simulate import OutputBytes
 from planner.specs.base import with_fields
 from planner.specs.shapes import DTYPE_BYTES
-from planner.strategies.static.layouts_plan import solve_together
+from planner.strategies.assignment.encoder_orders import EncoderOrder
+from planner.strategies.static.layouts_plan import draft_of_layouts
+from planner.strategies.static.placement import placed_layouts
 from tests.modality_jobs import seeing_job
 
 ROWS, IMAGES = (300,) * 6, "patches,row\n" + "".join(f"{160 + 40 * n},{n}\n" for n in range(6))
-APART = "llm: {{ranks: '1', micro_batch: 1}}, vit: {{ranks: '0', ahead: {ahead}}}"
+APART = "llm: {{ranks: '1', micro_batch: 1}}, vit: {{ranks: '0'}}"
 FROZEN = "trained: {vit: none}\n"
 
 
 def scored(folder, ahead: int, more: str = FROZEN, fixed: str = APART):
-    plan = solve_together(seeing_job(folder, 2, fixed.format(ahead=ahead), ROWS, IMAGES, more))
+    inputs = with_joint_fields(seeing_job(folder, 2, fixed.format(), ROWS, IMAGES, more))
+    layouts = placed_layouts(inputs, True)
+    plan = draft_of_layouts(inputs, layouts, orders=[{"vit": EncoderOrder(ahead=ahead)}])
     return plan, score(plan)
 
 
@@ -68,7 +73,7 @@ def test_the_further_ahead_the_more_waits_and_the_step_ends_with_nothing(tmp_pat
     """On the LLM's own ranks, which compute no more of it than the layout says; apart nothing holds an encoder back."""
     peaks = []
     for ahead in (0, 1, 6):
-        plan, found = scored(tmp_path, ahead, fixed="llm: {{micro_batch: 1}}, vit: {{ahead: {ahead}}}")
+        plan, found = scored(tmp_path, ahead, fixed="llm: {{micro_batch: 1}}, vit: {{}}")
         bare = without_outputs(plan, found)
         peaks.append(max(held - at(bare[0], when) for when, held in found.memory.curves[0]))
         assert found.memory.curves[0][-1][1] == pytest.approx(bare[0][-1][1], abs=1.0)

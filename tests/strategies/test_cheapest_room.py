@@ -8,6 +8,7 @@ import pytest
 from planner.specs.base import Ranks, with_fields
 from planner.specs.parallelism import Parallelism
 from planner.strategies import modality_layout
+from planner.strategies.assignment.encoder_orders import EncoderOrder
 from planner.strategies.modality.cheapest_room import CLOSE, LOOKS, CheapestRoom, Point, bare_layouts, lower_hull
 from planner.strategies.modality.joint_candidates import JointSpace, joint_candidates
 from planner.strategies.modality.joint_search import JointTrials
@@ -28,7 +29,7 @@ def room_of(inputs):
     candidates = joint_candidates(JointSpace(inputs))
     bare = bare_layouts(inputs, next(each.layouts for each in candidates if each.layouts["llm"].pp == 1))
     trials = JointTrials(inputs)
-    return CheapestRoom(inputs, trials.draft(bare).plan, trials.prices)
+    return CheapestRoom(inputs, trials.draft(bare, {"vit": EncoderOrder()}).plan, trials.prices)
 
 
 def test_items_free_bytes_and_come_cheapest_first(job):
@@ -120,7 +121,8 @@ def test_no_layouts_of_a_grid_are_quicker_with_little_memory(tmp_path, part):
     best, trials, fitting = modality_layout.plan(inputs, None), JointTrials(inputs), list[float]()
     for llm, vit in [*product(GRID, GRID)][:: 1 if thorough() else 3]:
         layouts = {name: laid_out(room.plan.layouts[name], *each) for name, each in (("llm", llm), ("vit", vit))}
-        tried = trials.simulate({**layouts, "llm": with_fields(layouts["llm"], micro_batch=1)}, "")
+        one = {**layouts, "llm": with_fields(layouts["llm"], micro_batch=1)}
+        tried = trials.simulate(one, {"vit": EncoderOrder()}, "")
         fitting += [tried.seconds] if tried.plan else []
     assert len(fitting) > 25
     assert best.outcome.bound <= min(fitting)
@@ -131,4 +133,4 @@ def laid_out(layout, mesh, zero, recompute):
     """The layout on another mesh of its ranks."""
     (tp, cp), ranks = mesh, len(layout.ranks)
     degrees = {"tp": tp, "cp": cp, "ulysses": cp, "dp": ranks // (tp * cp)}
-    return with_fields(layout, **degrees, zero=zero, recompute=recompute, serves=1, ahead=0)
+    return with_fields(layout, **degrees, zero=zero, recompute=recompute)

@@ -26,6 +26,7 @@ from planner.solve_job import solve_job, solve_with
 from planner.specs.base import Ranks, with_fields
 from planner.specs.inputs import JobOptions, load_job
 from planner.specs.parallelism import Parallelism
+from planner.strategies.assignment.encoder_orders import EncoderOrder
 from planner.strategies.colocated.encoder_layouts import encoder_layouts
 from planner.strategies.colocated.grouped_plan import with_hidden_offload
 from tests.examples import examples
@@ -82,7 +83,7 @@ def test_no_packing_with_any_encoders_beside_it_is_below_a_bound(seed, strategy)
     random = Random(seed)
     with tempfile.TemporaryDirectory() as folder:
         inputs = grouped_job(Path(folder), strategy, more="", data=(LONG_TAIL, PICTURES))
-        plan = any_grouped_plan(inputs, encoder_layout(random, strategy), random)
+        plan = any_grouped_plan(inputs, encoder_layout(random, strategy), encoder_order(random), random)
     assert violations(plan) == []
     found = score(plan)
     step = BoundedStep(plan, 0, pricing_of(plan), found.tasks, found.timeline)
@@ -90,19 +91,20 @@ def test_no_packing_with_any_encoders_beside_it_is_below_a_bound(seed, strategy)
     assert max(applied.values()) <= found.step_seconds * (1 + 1e-9), applied
 
 
+def encoder_order(random: Random) -> EncoderOrder:
+    serves = random.choice((1, 2, None))
+    return EncoderOrder(serves, random.choice((0, 1, 3)) if serves == 1 else 0, random.random() < 0.5)
+
+
 def encoder_layout(random: Random, strategy: str) -> Layout:
     mesh = random.choice(({"dp": 4}, {"tp": 2, "dp": 2}, {"tp": 4}, {"dp": 2, "cp": 2, "ulysses": 2}))
     assert prod(mesh[dim] for dim in ("tp", "dp", "cp") if dim in mesh) == 4
-    serves = random.choice((1, 2, 10))
     return Layout(
         ranks=Ranks(range(4)),
         **mesh,
         zero=1 if strategy == "data_ranks" else random.choice((0, 1, 2, 3)),
         recompute=random.choice(("none", "selective", "full")),
         dtype="float32",
-        serves=serves,
-        ahead=0 if serves > 1 else random.choice((0, 1, 3)),
-        backward=random.choice(("last", "at_once")),
     )
 
 
@@ -181,7 +183,7 @@ def test_an_encoder_shards_as_often_as_ranks_synchronise(tmp_path):
         solved(inputs)
     job = with_fields(inputs.job, trained={"vit": "none"}, fix=with_fields(inputs.job.fix, layouts={}))
     free = replace(inputs, job=with_fields(job, layout=with_fields(job.layout, zero=None)))
-    found = [layouts["vit"].zero for layouts in encoder_layouts(free)]
+    found = [layouts["vit"].zero for layouts, _ in encoder_layouts(free)]
     assert found and max(found) < 3
 
 
@@ -201,10 +203,10 @@ def test_encoders_offload_what_hides_of_their_shortest_item():
 
 @pytest.mark.slow
 def test_an_encoder_keeps_what_the_job_fixes_of_it(tmp_path):
-    fixed = "vit: {tp: 2, zero: 0, recompute: full, ahead: 2, backward: at_once}"
+    fixed = "vit: {tp: 2, zero: 0, recompute: full}"
     plan = solved(grouped_job(tmp_path, "sequence_groups", fixed=fixed))
     found = plan.layouts["vit"]
-    assert (found.tp, found.zero, found.recompute, found.ahead, found.backward) == (2, 0, "full", 2, "at_once")
+    assert (found.tp, found.zero, found.recompute) == (2, 0, "full")
     assert plan.layouts["llm"].zero == 3 and plan.layouts["llm"].dp == 4
 
 

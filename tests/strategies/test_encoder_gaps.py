@@ -24,7 +24,6 @@ CASES = {  # of the LLM's layout, the encoder's, more of the job; and, where pas
     "no exchange": ("ranks: 0-3, pp: 4", "ranks: 0-3", {}, "exchanges nothing beside which a pass could run"),
     "apart": ("ranks: 0-3, tp: 2", "ranks: 4-7", {}, "on ranks of their own"),
     "text alone": (LLM, "dp: 8", {"images": NO_IMAGES}, "reads no pass of an encoder itself"),
-    "said by the job": (LLM, "dp: 8, backward: at_once", {}, "the job says when passes of encoders run: vit.backward"),
 }
 
 

@@ -2,7 +2,7 @@
 
 import tempfile
 from dataclasses import replace
-from itertools import chain, pairwise
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -10,19 +10,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.errors import InputError
 from planner.plan.legal.plan_laws import violations
 from planner.plan.plan_file import Layout, Plan, assignments
 from planner.scoring import step_seconds
 from planner.specs.base import Ranks, with_fields
 from planner.specs.inputs import Inputs, JobOptions, load_job
+from planner.strategies.assignment.encoder_orders import EncoderOrder, few_orders
 from planner.strategies.assignment.joint_assignment import JointItems
 from planner.strategies.assignment.joint_streams import encoder_work, pass_places
-from planner.strategies.assignment.light_ends import total, with_light_ends
 from planner.strategies.assignment.pipeline_turns import first_stage_slots, pipeline_turns, turns_without_pipeline
 from planner.strategies.assignment.rank_loads import PipelineLoads, pipeline_loads
 from planner.strategies.assignment.step_estimate import EncoderWork, PipelineWork, Read, step_estimate
-from planner.strategies.static.layouts_plan import draft_of_layouts, falling_sizes, joint_items, plan_together
+from planner.strategies.static.layouts_plan import (
+    draft_of_layouts,
+    falling_sizes,
+    joint_items,
+    plan_of_layouts,
+    plan_together,
+)
 from planner.strategies.static.placement import placed_layouts
 from tests.examples import examples
 from tests.placed_jobs import EVERY_RANK, LONG_IMAGE, PLACEMENTS, placed_job
@@ -149,11 +154,10 @@ def when_read(plan: Plan) -> dict[tuple[str, int], int]:
 @examples(12)
 @given(st.sampled_from([*PLACEMENTS]), st.integers(1, 4), st.integers(1, 4))
 def test_items_are_computed_in_the_first_of_as_many_micro_batches_as_a_pass_serves(name, vit, ear):
-    fixed = {**PLACEMENTS[name]}
-    for module, serves in (("vit", vit), ("ear", ear)):
-        fixed[module] = ", ".join(filter(None, (fixed[module], f"serves: {serves}")))
+    orders = {"vit": EncoderOrder(serves=vit), "ear": EncoderOrder(serves=ear)}
     with tempfile.TemporaryDirectory() as folder:
-        plan = plan_together(load_job(placed_job(Path(folder), fixed), JobOptions()))
+        inputs = load_job(placed_job(Path(folder), PLACEMENTS[name]), JobOptions())
+        plan = plan_of_layouts(inputs, placed_layouts(inputs, True), orders=[orders])
     assert not violations(plan)
     read, served = when_read(plan), {"vit": vit, "ear": ear}
     for number, row in enumerate(plan.steps[0].micro_batches):
@@ -162,17 +166,13 @@ def test_items_are_computed_in_the_first_of_as_many_micro_batches_as_a_pass_serv
                 assert number == read[a.module, item] // served[a.module] * served[a.module]
 
 
-def test_a_module_that_none_reads_serves_nobody(tmp_path):
-    plan = plan_together(load_job(placed_job(tmp_path, PLACEMENTS["all ranks"]), JobOptions()))
-    wrong = with_fields(plan, layouts={**plan.layouts, "llm": with_fields(plan.layouts["llm"], serves=2)})
-    assert [each.where for each in violations(wrong)] == ["layouts.llm.serves"]
-
-
 def test_packs_are_served_by_themselves(tmp_path):
-    inputs = load_job(placed_job(tmp_path, {**PLACEMENTS["all ranks"], "vit": "serves: 2"}), JobOptions())
+    inputs = load_job(placed_job(tmp_path, PLACEMENTS["all ranks"]), JobOptions())
     limits = with_fields(inputs.job.limits, inputs_per_rank={"llm": 100, "vit": 100, "ear": 100})
-    with pytest.raises(InputError, match="serves is 2"):
-        plan_together(replace(inputs, job=with_fields(inputs.job, limits=limits)))
+    packed = replace(inputs, job=with_fields(inputs.job, limits=limits))
+    assert {
+        each.serves for orders in few_orders(packed, placed_layouts(packed, False)) for each in orders.values()
+    } == {1}
 
 
 def test_stages_wait_for_those_in_front_of_them(tmp_path):
@@ -224,7 +224,8 @@ def test_an_encoder_that_is_not_trained_computes_forwards_alone(tmp_path, traine
     stream, reader = joint_of(inputs).streams["vit"], ("llm", Ranks((0,)))
     items, seconds = [*stream.sizes], np.ones((1, len(stream.places)))
     cells = [[items, *([] for _ in stream.places[1:])]]
-    found = encoder_work(stream, cells, seconds, dict.fromkeys(items, 0), dict.fromkeys(items, reader), {})
+    read = dict.fromkeys(items, 0), dict.fromkeys(items, reader)
+    found = encoder_work(stream, EncoderOrder(), cells, seconds, read, {})
     assert found.forward == pytest.approx(ahead * seconds)
     assert found.forward + found.backward == pytest.approx(seconds)
 
@@ -270,36 +271,15 @@ def test_turns_follow_the_schedule_of_the_first_stage(tmp_path):
     assert [turn.number for turn in turns if turn.phase == "B"] == [0, 1, 2, 3]
 
 
-@given(st.lists(st.lists(st.tuples(st.integers(1, 9), st.integers(0, 9)), max_size=4), min_size=1, max_size=6))
-def test_light_ends_have_the_same_samples_and_read_no_more(drawn):
-    numbers = iter(range(100))
-    cells = [tuple(next(numbers) for _ in micro_batch) for micro_batch in drawn]
-    every = [pair for micro_batch in drawn for pair in micro_batch]
-    seconds, reading = ({at: float(pair[n]) for at, pair in enumerate(every)} for n in (0, 1))
-    (found,) = with_light_ends([cells], seconds, reading)
-    assert sorted(map(len, found)) == sorted(map(len, cells)) and {*chain(*found)} == {*chain(*cells)}
-    some, before = [each for each in found if each], [each for each in cells if each]
-    assert found == [*some, *[()] * (len(found) - len(some))]
-    if some:
-        assert max(total(each, seconds) for each in some) <= max(total(each, seconds) for each in before)
-        assert total(some[0], reading) <= min(total(each, reading) for each in before)
-
-
-def test_samples_that_read_little_go_to_both_ends():
-    """Of three micro-batches of two samples, in each of which one reads nothing."""
-    seconds, reading = dict.fromkeys(range(6), 1.0), {0: 5.0, 1: 0.0, 2: 4.0, 3: 0.0, 4: 6.0, 5: 0.0}
-    (found,) = with_light_ends([[(0, 1), (2, 3), (4, 5)]], seconds, reading)
-    assert total(found[0], reading) == 0.0 and total(found[2], reading) == 4.0
-
-
-def test_passes_run_as_far_ahead_as_their_layout_says(tmp_path):
-    layout = placed_layouts(load_job(placed_job(tmp_path, PLACEMENTS["all ranks"]), JobOptions()), False)["vit"]
+def test_passes_run_as_far_ahead_as_their_order_says():
     cells, when = [[[0], []], [[], []], [[1, 2], [3]], [[], []]], {0: 1, 1: 3, 2: 2, 3: 3}
-    before, behind = pass_places(cells, when, layout)
+    before, behind = pass_places(cells, when, EncoderOrder(), False)
     assert before.tolist() == [[1, 4], [4, 4], [2, 3], [4, 4]] and (behind == 4).all()
-    before, behind = pass_places(cells, when, with_fields(layout, ahead=2, backward="at_once"))
+    before, behind = pass_places(cells, when, EncoderOrder(ahead=2, at_once=True), False)
     assert before.tolist() == [[0, 4], [4, 4], [0, 1], [4, 4]] and behind.tolist() == [[1, 4], [4, 4], [3, 3], [4, 4]]
-    before, behind = pass_places(cells, when, with_fields(layout, zero=3, backward="at_once"))
+    before, behind = pass_places(cells, when, EncoderOrder(ahead=None), False)
+    assert before.tolist() == [[0, 4], [4, 4], [0, 0], [4, 4]] and (behind == 4).all()
+    before, behind = pass_places(cells, when, EncoderOrder(at_once=True), True)
     assert before.tolist() == [[1, 1], [4, 4], [2, 2], [4, 4]] and behind.tolist() == [[1, 1], [4, 4], [3, 3], [4, 4]]
 
 

@@ -28,15 +28,15 @@ EACH = 2  # of the candidates, and of the changes of each, about one in so many 
 def every_layouts(inputs):
     """Candidates of a job, and changes of each."""
     for number, candidate in enumerate(joint_candidates(JointSpace(inputs))[::EACH]):
-        yield candidate.layouts
-        yield from [*neighbours(inputs, candidate.layouts)][number % EACH :: EACH * EACH]
+        others = [*neighbours(inputs, candidate.layouts)][number % EACH :: EACH * EACH]
+        yield from ((layouts, candidate.orders) for layouts in (candidate.layouts, *others))
 
 
 @pytest.fixture(scope="module")
 def tried(tmp_path_factory):
     inputs = seeing_job(tmp_path_factory.mktemp("job"))
     trials = JointTrials(inputs)
-    found = [trials.simulate(layouts, "") for layouts in every_layouts(inputs)]
+    found = [trials.simulate(*one, "") for one in every_layouts(inputs)]
     fitting = [each for each in found if each.plan]
     assert len(fitting) > 60
     return trials, fitting
@@ -80,9 +80,9 @@ def test_what_takes_too_long_at_least_is_not_simulated_and_not_remembered(tried)
     trials, fitting = tried
     slow, least = next((each, own) for each in fitting if (own := TriedPlan(each.plan).least_seconds) < each.estimate)
     fresh = JointTrials(trials.inputs)
-    left = fresh.simulate(slow.layouts, "", Limits(least=least * 0.99))
+    left = fresh.simulate(slow.layouts, slow.orders, "", Limits(least=least * 0.99))
     assert left.plan is None and left.seconds == inf and left.least == least and "at least" in left.because
-    assert fresh.simulate(slow.layouts, "", Limits(least=least)).seconds == slow.seconds
+    assert fresh.simulate(slow.layouts, slow.orders, "", Limits(least=least)).seconds == slow.seconds
 
 
 @pytest.mark.slow
@@ -92,7 +92,7 @@ def test_no_change_that_is_skipped_is_quicker_than_what_it_changes(tried):
     quickest, skipped = sorted(fitting, key=lambda each: each.seconds), 0
     for start in quickest[:3]:
         for layouts in neighbours(trials.inputs, start.layouts):
-            found = trials.simulate(layouts, "")
+            found = trials.simulate(layouts, start.orders, "")
             if found.plan and found.estimate > CLEARLY_SLOWER * start.estimate:
                 skipped += 1
                 assert found.seconds >= start.seconds * (1 - 1e-9)
@@ -103,9 +103,9 @@ def test_what_is_estimated_as_too_slow_is_not_simulated_and_not_remembered(tried
     trials, fitting = tried
     slow = max(fitting, key=lambda each: each.estimate)
     fresh = JointTrials(trials.inputs)
-    left = fresh.simulate(slow.layouts, "", Limits(slow.estimate / CLEARLY_SLOWER))
+    left = fresh.simulate(slow.layouts, slow.orders, "", Limits(slow.estimate / CLEARLY_SLOWER))
     assert left.plan is None and left.seconds == inf and "estimated" in left.because
-    assert fresh.simulate(slow.layouts, "").seconds == slow.seconds
+    assert fresh.simulate(slow.layouts, slow.orders, "").seconds == slow.seconds
 
 
 TOO_MUCH = Infeasible("too much", where="memory", fix="less")
@@ -115,7 +115,7 @@ def test_what_is_refused_is_not_the_best(tried):
     trials, fitting = tried
     done = JointSearch(trials=trials, most=len(fitting), priced=0, starts=fitting[:1])
     for each in fitting[1:9]:
-        done.simulate(each.layouts, each.kind)
+        done.simulate(each)
     rising = done.rising
     for one, following in pairwise(rising):
         assert done.best is one
@@ -131,7 +131,7 @@ def test_what_was_left_out_beside_one_that_is_refused_is_simulated(tried):
         replace(fitting[0], seconds=1e-6),
     )
     done.tried["quick"] = quick
-    assert done.simulate(slow.layouts, slow.kind).least and done.best is quick
+    assert done.simulate(slow).least and done.best is quick
     done.refuse(quick, TOO_MUCH)
     assert done.best and done.best.seconds == slow.seconds
 
@@ -144,7 +144,7 @@ def test_what_was_estimated_far_slower_than_one_that_is_refused_is_simulated(tri
         replace(fitting[0], estimate=1e-6),
     )
     done.tried["quick"] = quick
-    assert done.simulate(slow.layouts, slow.kind, done.far_slower).far and done.best is quick
+    assert done.simulate(slow, done.far_slower).far and done.best is quick
     done.refuse(quick, TOO_MUCH)
     assert done.best and done.best.seconds == slow.seconds
 
@@ -152,7 +152,7 @@ def test_what_was_estimated_far_slower_than_one_that_is_refused_is_simulated(tri
 def test_estimates_have_the_bubble_of_a_pipeline(tried):
     trials, fitting = tried
     for each in (each for each in fitting if each.layouts[trials.inputs.module].pp > 1):
-        joint = JointItems(pricing_for(trials.inputs, each.layouts), trials.inputs, each.layouts)
+        joint = JointItems(pricing_for(trials.inputs, each.layouts), trials.inputs, each.layouts, each.orders)
         cells = joint.best().cells[trials.inputs.module]
         work = joint.placed([[*map(tuple, of_replica)] for of_replica in zip(*cells, strict=True)]).work
         own = sum(turn.seconds for turn in work.turns)

@@ -17,6 +17,7 @@ from planner.solve_job import solve_job
 from planner.specs.base import Layers, Ranks, with_fields
 from planner.specs.inputs import JobOptions, load_job
 from planner.strategies import modality_layout
+from planner.strategies.assignment.encoder_orders import EncoderOrder
 from planner.strategies.best import Candidate, plan_entry
 from planner.strategies.modality.joint_candidates import JointSpace, joint_candidates, llm_rank_sets
 from planner.strategies.modality.joint_changes import neighbours
@@ -47,7 +48,7 @@ def test_a_plan_is_legal_and_its_numbers_are_its_own(plan):
 
 
 FIXED = (  # every field, every kind of ranks
-    "llm: {pp: 2}, vit: {ahead: 1, backward: at_once}",
+    "llm: {pp: 2}, vit: {dp: 4}",
     "llm: {tp: 2, ranks: 2-3}, vit: {ranks: 0-1, dp: 2}",
     "llm: {micro_batch: 2}, vit: {micro_batch: 1, ranks: first_stage, recompute: full}",
 )
@@ -120,7 +121,7 @@ def test_ranks_that_divide_badly_may_stay_without_a_module(tmp_path):
     every = joint_candidates(JointSpace(inputs))
     idle = [each for each in every if {*map(len, (layout.ranks for layout in each.layouts.values()))} == {4}]
     assert {each.places["vit"] for each in idle} >= {"beside"}
-    found = JointTrials(inputs).simulate(idle[0].layouts, idle[0].kind)
+    found = JointTrials(inputs).simulate(idle[0].layouts, idle[0].orders, idle[0].kind)
     assert found.plan and "4-5" in unused_ranks_text(found.plan)
 
 
@@ -205,9 +206,10 @@ def by_brute_force(folder, ranks: int, images: str) -> int:
     best = modality_layout.plan(replace(inputs, effort=4), None)
     trials, vit = JointTrials(inputs), best.layouts["vit"]
     tried = [
-        trials.simulate({"llm": llm, "vit": own}, "")
+        trials.simulate({"llm": llm, "vit": own}, {"vit": order}, "")
         for llm in decoder_layouts(best.layouts["llm"], ranks)
         for own in encoder_layouts(vit, llm, ranks)
+        for order in [EncoderOrder(1, *each) for each in product((0, 1, 4), (False, True))]
     ]
     assert best.outcome.value <= min(each.seconds for each in tried) * (1 + 1e-9)
     return len(tried)
@@ -226,15 +228,14 @@ def decoder_layouts(layout: Layout, ranks: int) -> Iterator[Layout]:
 
 
 def encoder_layouts(layout: Layout, llm: Layout, ranks: int) -> Iterator[Layout]:
-    """On all ranks, on those of the LLM or of its first stage, or on those that it leaves; run early or late."""
+    """On all ranks, on those of the LLM or of its first stage, or on those that it leaves."""
     every, left = Ranks(range(ranks)), Ranks(rank for rank in range(ranks) if rank not in {*llm.ranks})
     places = [every] if not left else [every, left]
     places += [] if left else [stage_ranks(llm, 0)]
-    timings = product((1, 2, 4), (0, 1, 4), ("last", "at_once"))
-    for (tp, ahead, backward), own in product([*timings], dict.fromkeys(places)):
+    for tp, own in product((1, 2, 4), dict.fromkeys(places)):
         if len(own) % tp == 0:
             placed = {"ranks": own, "tp": tp, "dp": len(own) // tp, "pp": 1, "stages": ()}
-            yield with_fields(layout, **placed, ahead=ahead, backward=backward)
+            yield with_fields(layout, **placed)
 
 
 def test_layouts_that_a_job_says_are_tried_where_the_closed_form_has_no_room_for_all(tmp_path):

@@ -10,7 +10,8 @@ from planner.specs.base import Ranks
 from planner.specs.inputs import JobOptions, load_job
 from planner.strategies.modality.joint_candidates import JointSpace, joint_candidates
 from planner.strategies.modality.module_space import (
-    PASSES,
+    IN_PARTS,
+    WHOLE,
     distinct_kinds,
     encoder_parts,
     encoder_space,
@@ -75,7 +76,7 @@ def test_screens_for_several_amounts_of_memory_are_each_as_by_itself(space, name
 
 
 def test_spaces_of_several_numbers_of_passes_are_those_of_each(space):
-    together = encoder_spaces(space.inputs, "vision", 4, True, PASSES.values())
+    together = encoder_spaces(space.inputs, "vision", 4, True, (WHOLE, IN_PARTS))
     for passes, found in together.items():
         alone = encoder_space(space.inputs, "vision", 4, True, passes)
         assert all(np.array_equal(column, alone.layouts[field]) for field, column in found.layouts.items())

@@ -25,11 +25,12 @@ from planner.plan.tokens.resharding import encoder_transfers, is_between_modules
 from planner.scoring.score import score
 from planner.specs.base import Layers, Ranks, with_fields
 from planner.specs.inputs import JobOptions, load_job
-from planner.specs.job import Fix
+from planner.strategies.assignment.encoder_orders import EncoderOrder, orders_of
 from planner.strategies.static.layouts_plan import plan_together, priced_together, solve_together
 from planner.strategies.static.memory_fit import memory_fit_of_job
 from tests.examples import examples
 from tests.placed_jobs import MODEL, NO_CLIPS, NO_IMAGES, OFTEN, PLACEMENTS, ROWS, placed_job
+from tests.plans import timed
 
 
 def planned(folder, fixed, **other) -> Plan:
@@ -100,7 +101,7 @@ def test_layouts_that_are_printed_go_back_into_the_job(plan_of, tmp_path, name):
 
 def test_a_plan_written_by_hand_is_the_same(tmp_path):
     """Equal samples, of which the second and the fourth have an image: one for each replica, and each image on the rank
-    of the first stage that reads it, when it does.
+    of the first stage that reads it, in one pass in front.
     """
     fixed = {"llm": "pp: 2, dtype: float32", "vit": "ranks: first_stage, dtype: float32", "ear": "ranks: 3"}
     images = "patches,row\n16,1\n16,3\n"
@@ -122,8 +123,8 @@ def test_a_plan_written_by_hand_is_the_same(tmp_path):
     }
     assert plan.edges == (Edge(source="vit", target="llm"), Edge(source="ear", target="llm"))
     assert plan.steps[0].micro_batches == (
-        {"llm": {"llm.dp0": (0,), "llm.dp1": (2,)}},
-        {"llm": {"llm.dp0": (1,), "llm.dp1": (3,)}, "vit": {"vit.dp0": (0,), "vit.dp1": (1,)}},
+        {"llm": {"llm.dp0": (0,), "llm.dp1": (2,)}, "vit": {"vit.dp0": (0,), "vit.dp1": (1,)}},
+        {"llm": {"llm.dp0": (1,), "llm.dp1": (3,)}},
     )
 
 
@@ -137,16 +138,17 @@ def test_the_first_stage_is_that_of_the_readers_order_of_ranks(tmp_path):
 
 
 def test_equal_images_stay_with_the_replicas_that_read_them(tmp_path):
-    """Nothing leaves a rank: each item is computed where it is read, in the micro-batch that reads it."""
+    """Nothing leaves a rank: each item is computed where it is read."""
     images = "patches,row\n" + "".join(f"16,{row}\n" for row in range(len(ROWS)))
     plan = planned(tmp_path, PLACEMENTS["first stage"], images=images, clips=NO_CLIPS, rows=(40,) * 12)
     found, price = score(plan), pricing_of(plan).price
     sends = [t for t in found.tasks if t.phase == "send" and is_between_modules(t)]
-    assert len(sends) == 24 and all(t.ranks == t.peers and price(t).value == 0 for t in sends)
-    for row in plan.steps[0].micro_batches:
-        assert {name[-1]: items for name, items in row["llm"].items()} == {
-            name[-1]: items for name, items in row["vit"].items()
-        }
+    assert sends and all(t.ranks == t.peers and price(t).value == 0 for t in sends)
+    placed = [a for row in plan.steps[0].micro_batches for a in assignments(plan, row)]
+    read, seen = (
+        {(a.group[-1], item) for a in placed if a.module == name for item in a.items} for name in ("llm", "vit")
+    )
+    assert read == seen
 
 
 def test_a_replica_whose_sample_has_all_images_gives_some_away(tmp_path):
@@ -211,35 +213,13 @@ def test_a_plan_that_moved_a_module_from_where_its_job_has_it(tmp_path):
     assert any("ranks is fixed to 0-1, and the layout has 0,2" in each.message for each in violations(moved))
 
 
-def test_when_an_encoder_runs_is_what_its_job_fixes(tmp_path):
-    """In the plan and in what is printed of it; its default is in neither, and has the bytes of what leaves it out."""
-    said = {"llm": "pp: 2", "vit": "ahead: 2, backward: at_once", "ear": ""}
-    plan = planned(tmp_path, said)
-    assert (plan.layouts["vit"].ahead, plan.layouts["vit"].backward) == (2, "at_once")
-    assert "ahead: 2, backward: at_once" in module_layout_text(plan, "vit")
-    assert "ahead" not in module_layout_text(plan, "ear")
-    moved = with_fields(plan, layouts={**plan.layouts, "vit": with_fields(plan.layouts["vit"], ahead=1)})
-    assert any("ahead is fixed to 2, and the layout has 1" in each.message for each in violations(moved))
-    usual = planned(tmp_path, {"llm": "pp: 2", "vit": "", "ear": ""})
-    by_default = with_fields(usual, uses=with_fields(usual.uses, fix=Fix()))
-    also = planned(tmp_path, {"llm": "pp: 2", "vit": "ahead: 0, backward: last", "ear": ""})
-    sources = {"uses": with_fields(also.uses, fix=Fix(), sources=usual.uses.sources)}
-    assert text_of(with_fields(also, **sources)) == text_of(by_default)
-
-
-def test_no_module_is_ahead_of_itself(tmp_path):
-    error = refusal(tmp_path, {"llm": "ahead: 1", "vit": "", "ear": ""})
-    assert "feeds no module" in error.message and "layouts.llm.ahead" in error.where
-    error = refusal(tmp_path, {"llm": "", "vit": "", "ear": ""}, layout="{backward: at_once}")
-    assert "`backward` for one that feeds others" in error.message and error.fix == "say backward under fix.layouts"
-
-
-def test_a_framework_that_cannot_be_told_when_encoders_run_is_named(tmp_path):
-    path = Path(placed_job(tmp_path, {"llm": "", "vit": "ahead: 2", "ear": ""}, layout="{dtype: float32}"))
+def test_a_framework_that_cannot_be_told_when_encoders_run_runs_them_with_their_readers(tmp_path):
+    path = Path(placed_job(tmp_path, {"llm": "", "vit": "", "ear": ""}, layout="{dtype: float32}"))
     path.write_text(path.read_text() + "software: megatron\n")
-    with pytest.raises(InputError, match=r"not 2 ahead \(rule: encoders ahead\)") as caught:
-        plan_together(load_job(str(path), JobOptions()))
-    assert "fix.layouts.vit" in caught.value.where and "ahead: 1" in caught.value.fix
+    plan = plan_together(load_job(str(path), JobOptions()))
+    assert orders_of(plan) == dict.fromkeys(("vit", "ear"), EncoderOrder(at_once=True))
+    (found,) = [each for each in violations(timed(plan, "vit", ahead=2)) if "2 ahead" in each.message]
+    assert "rule: encoders ahead" in found.message and found.fix.startswith("before: llm.F-0")
 
 
 def test_memory_grows_with_what_is_ahead_and_shrinks_with_what_is_at_once(tmp_path):
@@ -248,11 +228,10 @@ def test_memory_grows_with_what_is_ahead_and_shrinks_with_what_is_at_once(tmp_pa
     said, fixed = (140,) * 12, {"llm": "ranks: 2-3, pp: 2", "vit": "ranks: 0", "ear": "ranks: 1"}
     plan = planned(tmp_path, fixed, images=images, clips=NO_CLIPS, rows=said, max_tokens=200)
 
-    def peak(ahead: int, backward: str) -> float:
-        vit = with_fields(plan.layouts["vit"], ahead=ahead, backward=backward)
-        return score(with_fields(plan, layouts={**plan.layouts, "vit": vit})).memory.peaks[0]
+    def peak(ahead: int | None, at_once: bool) -> float:
+        return score(timed(plan, "vit", ahead=ahead, at_once=at_once)).memory.peaks[0]
 
-    at_once, last = ([peak(ahead, backward) for ahead in (0, 1, 2, 99)] for backward in ("at_once", "last"))
+    at_once, last = ([peak(ahead, how) for ahead in (0, 1, 2, None)] for how in (True, False))
     assert at_once[0] < at_once[1] < at_once[2] < at_once[3] <= min(last)
 
 

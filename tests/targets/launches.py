@@ -82,12 +82,10 @@ def with_encoders(alone: Launch, ranks: int, more: dict[str, Module] | None = No
     """A launch with encoders on so many ranks in front of its own; of 0, on all of its own."""
     own = alone.layout
     if ranks:
-        layout = Parallelism(tp=tp, dp=ranks // tp, sequence_parallel=tp == 1, ahead=1)
+        layout = Parallelism(tp=tp, dp=ranks // tp, sequence_parallel=tp == 1)
     else:
         layout = Parallelism(tp=own.tp, dp=own.dp, overlap=own.overlap)
-    layout = with_fields(
-        layout, zero=own.zero, dtype=own.dtype, gradients=own.gradients, recompute=own.recompute, backward="at_once"
-    )
+    layout = with_fields(layout, zero=own.zero, dtype=own.dtype, gradients=own.gradients, recompute=own.recompute)
     encoders = Encoders(modules={"vision": VISION, **(more or {})}, layout=layout, apart=bool(ranks))
     return with_fields(alone, ranks=alone.ranks + ranks, encoders=encoders)
 

@@ -24,7 +24,7 @@ from planner.plan.launchable.launch_rules import (
     trained_facts,
     with_defaults,
 )
-from planner.plan.plan_file import Assignment, Layout, Plan, Step, assignments
+from planner.plan.plan_file import ALL, Assignment, Layout, Plan, Step, assignments
 from planner.plan.schedules import DEFAULT_SCHEDULE, Slot
 from planner.plan.schedules.explicit import resolve_slots
 from planner.specs.base import Ranks, with_fields
@@ -216,13 +216,19 @@ def written_orders(at: StepCase) -> str:
     return f"the order of its passes is none of {', '.join(names)} | strategy: parallel_search"
 
 
-def ahead_beside_readers(at: StepCase) -> str:
-    """Encoders ahead of modules on the same ranks, which run in the order of these modules' passes."""
-    readers = (edge.target for edge in at.plan.edges if edge.source == at.module)
+def encoders_ahead(at: StepCase) -> str:
+    """Encoders farther ahead than the software has them, which on ranks of their readers run for the micro-batch that
+    reads them.
+    """
+    readers = [edge.target for edge in at.plan.edges if edge.source == at.module]
     shared = any({*at.plan.layouts[reader].ranks} & {*at.layout.ranks} for reader in readers)
-    if at.knobs.orders == "any" or not at.layout.ahead or not shared:
+    most = 0 if shared else at.knobs.ahead
+    ahead = max((step.ahead(at.module, reader) for step in at.plan.steps for reader in readers), default=0)
+    if at.knobs.orders == "any" or ahead <= most:
         return ""
-    return f"encoders run {at.layout.ahead} ahead only on ranks of their own | ahead: 0, or other ranks"
+    where = "on the ranks of who reads them" if shared else "on ranks of their own"
+    ahead_by = "ahead of all" if ahead >= ALL else f"{ahead} ahead"
+    return f"encoders {where} run {most} micro-batches ahead, not {ahead_by} | before: {readers[0]}.F-{most}"
 
 
 def is_one_of(at: StepCase, step: Step, names: tuple[str, ...]) -> bool:
@@ -247,5 +253,5 @@ STEP_RULES = (
     StepRule("packing", packed_sequences),
     StepRule("shares of replicas", unlike_shares),
     StepRule("order of passes", written_orders),
-    StepRule("encoders ahead beside their readers", ahead_beside_readers),
+    StepRule("encoders ahead", encoders_ahead),
 )

@@ -563,14 +563,6 @@ RULES = (
         ),
     ),
     Rule(
-        "encoders ahead",
-        lambda at: at.knobs.orders == "named" and (at.options.ahead or 0) > at.knobs.ahead,
-        lambda at: (
-            f"it runs encoders for the micro-batch that reads them, not {at.options.ahead} ahead"
-            f" | ahead: {at.knobs.ahead}"
-        ),
-    ),
-    Rule(
         "kept features",
         lambda at: not at.knobs.kept_features and (at.options.features or "computed") != "computed",
         lambda at: "it computes features of frozen encoders in every epoch | features: computed",

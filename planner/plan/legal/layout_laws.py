@@ -39,17 +39,6 @@ def layout_laws(plan: Plan) -> Iterator[Violation]:
         if layout.schedule and name in feeding:
             message = f"the schedule of `{name}` has no effect: its passes are inserted into the order of what it feeds"
             yield Violation(f"{where}.schedule", message, "leave `schedule` out, or use placements")
-        if name not in feeding:
-            yield from unread_laws(layout, name, where)
-
-
-def unread_laws(layout: Layout, name: str, where: str) -> Iterator[Violation]:
-    """Only passes of a module that feeds another run ahead of its readers, or behind their gradients."""
-    default = Layout(ranks=layout.ranks)
-    for field in ("ahead", "backward", "serves"):
-        if getattr(layout, field) != getattr(default, field):
-            message = f"`{field}` says when passes of an encoder run, or for whom, and `{name}` feeds no module"
-            yield Violation(f"{where}.{field}", message, f"leave `{field}` out")
 
 
 def module_laws(plan: Plan, name: str, layout: Layout, where: str) -> Iterator[Violation]:

@@ -150,6 +150,11 @@ def placement_name_laws(plan: Plan, value: str | tuple[str | TaskPlacement, ...]
             module = placement.moved.module
             message = f"`{placement.do}` cannot be moved: `{module}` feeds no module, and has an order of its own"
             yield Violation(at, message, f"write it in order.{placement.moved.module}, or move what is around it")
+        elif placement.is_rule:
+            read = [edge.target for edge in plan.edges if edge.source == placement.moved.module]
+            if placement.anchor.module not in read:
+                message = f"`{placement.anchor.module}` reads nothing of `{placement.moved.module}`"
+                yield Violation(at, message, f"a pass of {' or '.join(read)}")
         elif placement.moved.micro_batch is None:
             message = f"`{placement.do}` cannot be moved: it runs once, at the end of the step"
             yield Violation(at, message, "move a task of a micro-batch, such as F0 or B0")

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from planner.plan.plan_file import Edge, Plan
+from planner.plan.plan_file import Edge, Plan, Step
 from planner.plan.task import Task
 from planner.plan.tasks.module_tasks import FORWARD, ModuleTasks
 from planner.plan.tasks.task_inserter import TaskInserter
@@ -31,11 +31,12 @@ class EdgeReads:
     """
 
     def __init__(
-        self, plan: Plan, edge: Edge, source: ModuleTasks, target: ModuleTasks, stage: int, line: TaskInserter
+        self, plan: Plan, step: Step, edge: Edge, tasks: tuple[ModuleTasks, ModuleTasks], stage: int, line: TaskInserter
     ) -> None:
+        source, target = tasks
         self.source, self.target, self.stage, self.feeds = source, target, stage, plan.feeds_of(edge)
         self.draft = line.draft
-        self.ahead, table, stages = plan.layouts[edge.source].ahead, line.table, target.work.stages
+        self.ahead, table, stages = step.ahead(edge.source, edge.target), line.table, target.work.stages
         places = np.flatnonzero(
             table.column(lambda kind: kind.module == edge.target, np.bool_) & (table.micro_batch >= 0)
         )

@@ -1,5 +1,5 @@
-"""Inserts the tasks of an encoder into the order of the modules that read it: where the plan places them, else as its
-layout says: each forward when it is read, or when an earlier micro-batch is; backwards after everything else, or each
+"""Inserts the tasks of an encoder into the order of the modules that read it: where the plan places them, or as its
+rules say: each forward when it is read, or when an earlier micro-batch is; backwards after everything else, or each
 when the last gradient of its outputs is there. Gradients of outputs are summed over all readers: a backward waits for
 every one of these.
 """
@@ -28,7 +28,7 @@ def insert_encoder_tasks(
     edges = [edge for edge in plan.edges if edge.source == encoder.work.module]
     line = TaskInserter(draft, order)
     readings = [
-        EdgeReads(plan, edge, encoder, draft.modules[edge.target], stage, line)
+        EdgeReads(plan, step, edge, (encoder, draft.modules[edge.target]), stage, line)
         for edge in edges
         for stage in reading_stages(plan.uses.models[edge.target], plan.layouts[edge.target], edge.by)
     ]
@@ -42,7 +42,8 @@ def insert_encoder_tasks(
     ]
     works = {name: module.work for name, module in draft.modules.items()}
     placements = ModulePlacements(step, encoder.work, [edge.target for edge in edges])
-    insertion = EncoderInsertion(encoder, works, placements, line, times)
+    at_once = bool(step.rules(encoder.work.module, "B"))
+    insertion = EncoderInsertion(encoder, works, placements, line, times, at_once)
     forwards, late = insertion.insert_forwards(units)
     insertion.insert_backwards(units, forwards)
     insertion.insert_recvs(late)  # behind all that other micro-batches have in front of the same readers
@@ -58,6 +59,7 @@ class EncoderInsertion:
     placements: ModulePlacements
     line: TaskInserter
     times: NominalTimes
+    at_once: bool  # whether backwards run when their gradients are there, and not at the end
     known_order: NominalOrder | None = None
 
     @property
@@ -105,7 +107,7 @@ class EncoderInsertion:
             tasks = self.backward_tasks(unit, self.placements.split_backwards)
             unplaced = insert_placed_tasks(self.line, tasks, placed, self.works)
             gradients = {number for read in unit.reads for number in read.behind}
-            if placed or not gradients or self.encoder.work.layout.backward == "last":
+            if placed or not gradients or not self.at_once:
                 self.line.insert_at_end(unplaced)
             elif forward:
                 self.line.insert_directly_after(unplaced, gradients | {*forward})

@@ -39,11 +39,9 @@ def expand(plan: Plan, number: int = 0, omitted_ranks: Container[int] = ()) -> T
 
 def first_placement_error(plan: Plan, step: Step, omitted_ranks: Container[int]) -> InputError | None:
     """Return the error of the first placement that, together with those before it, allows no order."""
-    for number in range(-1, len(step.placements)):
+    for number in range(-1, len(step.placed)):
         try:
-            step_tasks(
-                plan, with_fields(step, order={**step.order, "place": step.placements[: number + 1]}), omitted_ranks
-            )
+            step_tasks(plan, with_fields(step, order={**step.order, "place": step.placed[: number + 1]}), omitted_ranks)
         except InputError as error:
             return InputError(error.message, where=f"{PLACE_KEY}[{number}]", fix=error.fix) if number >= 0 else None
     return None

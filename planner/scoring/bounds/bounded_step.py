@@ -96,8 +96,9 @@ class BoundedStep:
     @property
     def order_decided(self) -> bool:
         """Whether the plan decides the order of passes on stages: slot by slot, or with a split backward."""
-        written = any(not isinstance(order, str) for order in self.plan.steps[self.number].order.values())
-        return written or any(kind.phase == "I" for kind in self.tasks.kinds)
+        step = self.plan.steps[self.number]
+        written = any(not isinstance(order, str) for module, order in step.order.items() if module != "place")
+        return written or bool(step.placements) or any(kind.phase == "I" for kind in self.tasks.kinds)
 
 
 @lru_cache(64)

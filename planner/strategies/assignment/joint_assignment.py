@@ -2,9 +2,8 @@
 
 Samples are assigned longest first, by the LLM's seconds alone, and by those of encoders beside the LLM too; items then
 go to replicas whose ranks have least to do, or to these on ranks of the replica that reads them; and with the best of
-these, samples that read little go to both ends of the step (light_ends.py), and items that are longer than a fair
-share are split. The assignment is taken by which an estimate of the step (step_estimate.py) is least; that which minds
-nothing but the LLM is among them.
+these, items that are longer than a fair share are split. The assignment is taken by which an estimate of the step
+(step_estimate.py) is least; that which minds nothing but the LLM is among them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,6 +22,7 @@ from planner.specs.base import Layers, Ranks
 from planner.specs.hardware.profile import BACKWARD_SHARE, FORWARD_SHARE
 from planner.specs.inputs import Inputs
 from planner.specs.workload.samples import ReadersByItem, SampleBatch
+from planner.strategies.assignment.encoder_orders import Orders
 from planner.strategies.assignment.joint_streams import (
     AssignmentRule,
     Balance,
@@ -31,7 +31,6 @@ from planner.strategies.assignment.joint_streams import (
     PlacedSamples,
     replica_homes,
 )
-from planner.strategies.assignment.light_ends import with_light_ends
 from planner.strategies.assignment.module_items import (
     ReplicaItems,
     assign_items,
@@ -46,14 +45,13 @@ from planner.strategies.assignment.step_estimate import PipelineWork
 EXCHANGES = 200  # of samples between replicas
 LESS = 1.0 - 1e-9  # of the best so far: what another assignment must stay below to be taken
 BY_SAMPLES = AssignmentRule(together=False, balance=Balance(ranks=False, homes=False))
-CLEARLY_LESS = 0.98  # the same of light ends, which leave micro-batches uneven: less of a gain is often none
 
 
 class JointItems(JointStreams):
     """The samples of a batch and the items that they read, with the layout of every module."""
 
-    def __init__(self, pricing: Pricing, inputs: Inputs, layouts: dict[str, Layout]) -> None:
-        super().__init__(pricing, inputs, layouts)
+    def __init__(self, pricing: Pricing, inputs: Inputs, layouts: dict[str, Layout], orders: Orders) -> None:
+        super().__init__(pricing, inputs, layouts, orders)
         self.layout = layouts[inputs.module]
         self.replicas = [group.ranks for group in replica_groups(self.layout).values()]
         self.line, sizes = item_line(pricing, inputs.module, self.layout), self.batch.items
@@ -64,7 +62,7 @@ class JointItems(JointStreams):
         first = {*stage_ranks(self.layout, 0)}
         ranks = Ranks(rank for rank in self.replicas[0] if rank in first)
         self.shares = stage_shares(pricing, inputs.module, self.layout, ranks, mean)
-        self.known_placed: dict[tuple[bool, bool], PlacedSamples] = {}  # balanced together, with light ends
+        self.known_placed: dict[bool, PlacedSamples] = {}  # whether they are balanced together
 
     def best(self) -> JointAssignment:
         """The assignment with the least estimate, of equal ones the first: that by the LLM alone."""
@@ -79,8 +77,8 @@ class JointItems(JointStreams):
         return self.by_rule(BY_SAMPLES)
 
     def candidates(self) -> Iterator[JointAssignment]:
-        """By the LLM alone; samples with what their items take of its ranks, items on any rank, or at home; the best of
-        these with light ends; and the best of all with long items split.
+        """By the LLM alone; samples with what their items take of its ranks, items on any rank, or at home; and the
+        best of these with long items split.
         """
         either = (False, True) if any(self.brought_seconds.values()) else (False,)
         balanced = (AssignmentRule(each, Balance(ranks=True, homes=homes)) for each in either for homes in either)
@@ -91,12 +89,6 @@ class JointItems(JointStreams):
             tried.append((found.seconds, number))
             yield found
         best = rules[min(tried)[1]]
-        if self.waits_at_ends:
-            light = best._replace(light_ends=True)
-            found = self.by_rule(light)
-            if found.seconds < min(tried)[0] * CLEARLY_LESS:
-                best = light
-                yield found
         for degree in self.degrees:
             yield self.by_rule(best._replace(balance=best.balance._replace(ranks=True, degree=degree)))
 
@@ -105,18 +97,9 @@ class JointItems(JointStreams):
         split, is as without.
         """
         together = rule.together and bool(self.brought_seconds)
-        if (together, rule.light_ends) not in self.known_placed:
-            samples = self.balanced if together else self.balanced_alone
-            if rule.light_ends:
-                samples = with_light_ends(samples, self.loads, self.reading_seconds)
-            self.known_placed[together, rule.light_ends] = self.placed(samples)
-        return replace(self.beside(self.known_placed[together, rule.light_ends], rule.balance), rule=rule)
-
-    @property
-    def waits_at_ends(self) -> bool:
-        """Whether ranks are idle while encoders compute for the first micro-batch, or for the last."""
-        own = {*self.layout.ranks}
-        return self.layout.pp > 1 or any(not {*self.layouts[name].ranks} <= own for name in self.streams)
+        if together not in self.known_placed:
+            self.known_placed[together] = self.placed(self.balanced if together else self.balanced_alone)
+        return replace(self.beside(self.known_placed[together], rule.balance), rule=rule)
 
     @property
     def count(self) -> int:
@@ -148,16 +131,6 @@ class JointItems(JointStreams):
         found: dict[str, ReadersByItem] = {self.inputs.module: {sample: (sample,) for sample in self.loads}}
         for name in self.streams:
             found[name] = sample_readers(self.batch, name, found)
-        return found
-
-    @cached_property
-    def reading_seconds(self) -> dict[int, float]:
-        """Sample → seconds of all that it reads, each on one replica."""
-        found = dict.fromkeys(self.loads, 0.0)
-        for name, stream in self.streams.items():
-            for item, samples in self.readers[name].items():
-                for sample in samples:
-                    found[sample] += stream.loads[item]
         return found
 
     @cached_property

@@ -14,6 +14,7 @@ from planner.plan.plan_file import Group, Layout
 from planner.specs.base import Ranks
 from planner.specs.hardware.profile import FORWARD_SHARE
 from planner.specs.inputs import Inputs
+from planner.strategies.assignment.encoder_orders import EncoderOrder, Orders
 from planner.strategies.assignment.module_items import replica_groups
 from planner.strategies.assignment.rank_loads import RankLoads
 from planner.strategies.assignment.split_items import SplitItems, split_degrees
@@ -38,7 +39,6 @@ class AssignmentRule(NamedTuple):
 
     together: bool  # samples are even over replicas with what they read, not by the LLM alone
     balance: Balance
-    light_ends: bool = False  # what reads little comes first and last (light_ends.py)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +64,11 @@ class PlacedSamples:
 
 
 class JointStreams:
-    """The items of all encoders of a batch, with the layout of each."""
+    """The items of all encoders of a batch, with the layout of each, and when its passes run."""
 
-    def __init__(self, pricing: Pricing, inputs: Inputs, layouts: Mapping[str, Layout]) -> None:
+    def __init__(self, pricing: Pricing, inputs: Inputs, layouts: Mapping[str, Layout], orders: Orders) -> None:
         self.pricing, self.inputs, self.layouts, self.batch = pricing, inputs, layouts, inputs.batches[0]
+        self.orders = orders
         self.streams = {
             name: StreamItems(pricing, name, layouts[name], sizes) for name, sizes in self.batch.streams.items()
         }
@@ -97,7 +98,9 @@ class JointStreams:
         for name, stream in self.streams.items():
             layout, stream = self.layouts[name], self.split_streams.get((name, balance.degree), stream)
             reads, by = first_reads(self.batch, name, at, ranks)
-            when = {item: number // layout.serves * layout.serves for item, number in reads.items()}
+            order = self.orders[name]
+            serves = order.serves or count
+            when = {item: number // serves * serves for item, number in reads.items()}
             start = busy.of_replicas(stream.replicas) if balance.ranks and layout.zero < 3 else None
             choice = Choice(np.zeros(len(stream.replicas)) if start is None else start, balance.ranks, homes)
             cells[name] = stream.by_micro_batch(when, by, count, choice)
@@ -106,7 +109,7 @@ class JointStreams:
             taken = stream.seconds(cells[name], by) / layout.pp
             busy.add(stream.places, taken)
             groups[name] = stream.groups
-            work.append(encoder_work(stream, cells[name], taken, reads, by, samples.clocks))
+            work.append(encoder_work(stream, order, cells[name], taken, (reads, by), samples.clocks))
         return JointAssignment(cells, groups, step_estimate(samples.work, work))
 
 
@@ -119,37 +122,39 @@ def replica_homes(name: str, layout: Layout) -> dict[Reader, Ranks]:
 
 def encoder_work(
     stream: StreamItems,
+    order: EncoderOrder,
     cells: Cells,
     seconds: Floats,
-    when: MicroBatchOf,
-    by: Mapping[int, Reader],
+    read: tuple[MicroBatchOf, Mapping[int, Reader]],
     clocks: Mapping[Reader, range],
 ) -> EncoderWork:
-    """The work of an encoder as the estimate of a step has it."""
-    layout, reads = stream.layout, [dict[Read, None]() for _ in cells]
+    """The work of an encoder as the estimate of a step has it; `read`: when each item is, and by whom."""
+    (when, by), zero3, reads = read, stream.layout.zero == 3, [dict[Read, None]() for _ in cells]
     for number, of_places in enumerate(cells):
         for source, items in enumerate(of_places):
             for item in items:
                 if by[item] in clocks:  # what other encoders read is waited for by those who read them
                     reads[when[item]][Read(clocks[by[item]], number, source)] = None
-    before, behind = pass_places(cells, when, layout)
+    before, behind = pass_places(cells, when, order, zero3)
     share = FORWARD_SHARE if stream.pricing.through_layers(stream.name) else 1.0
     forward, backward = stream.in_turn(seconds * share), seconds * (1.0 - share)
-    return EncoderWork(stream.places, forward, backward, before, behind, [[*each] for each in reads], layout.zero == 3)
+    return EncoderWork(stream.places, forward, backward, before, behind, [[*each] for each in reads], zero3)
 
 
-def pass_places(cells: Sequence[Sequence[Sequence[int]]], when: MicroBatchOf, layout: Layout) -> tuple[Ints, Ints]:
+def pass_places(
+    cells: Sequence[Sequence[Sequence[int]]], when: MicroBatchOf, order: EncoderOrder, synchronised: bool
+) -> tuple[Ints, Ints]:
     """(micro-batches, places) the micro-batch of the LLM ahead of which each forward runs, and that behind which each
     backward does; the number of micro-batches where there is none, or it is at the end.
     """
     count, never = len(cells), [len(cells)]
     before = np.array([[min(map(when.__getitem__, items), default=count) for items in places] for places in cells])
     behind = np.array([[max(map(when.__getitem__, items), default=-1) for items in places] for places in cells])
-    if layout.zero == 3:
+    if synchronised:
         before = np.broadcast_to(before.min(axis=1, keepdims=True), before.shape)
         behind = np.broadcast_to(behind.max(axis=1, keepdims=True), behind.shape)
-    ahead = np.where(before < count, np.maximum(before - layout.ahead, 0), count)
-    return ahead, np.where((behind < 0) | (layout.backward == "last"), never, behind)
+    first = 0 if order.ahead is None else np.maximum(before - order.ahead, 0)
+    return np.where(before < count, first, count), np.where((behind < 0) | (not order.at_once), never, behind)
 
 
 def placed_items(

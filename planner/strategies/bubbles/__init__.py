@@ -1,10 +1,10 @@
 """Encoders in the gaps that an LLM leaves: what there is to place, where it goes, and what that is compared with."""
 
 from planner.strategies.bubbles.bubble_baselines import baseline_alternatives
-from planner.strategies.bubbles.encoder_modes import encoder_modes, fixed_times, numbers_of_passes
+from planner.strategies.bubbles.encoder_modes import encoder_modes, numbers_of_passes
 from planner.strategies.bubbles.encoder_passes import GapProblem, gap_problem
 from planner.strategies.bubbles.gap_schedule import POLICIES, GapSchedule, GapStream
-from planner.strategies.bubbles.placed_plan import colocated_layouts, placed
+from planner.strategies.bubbles.placed_plan import placed
 
 __all__ = [
     "POLICIES",
@@ -12,9 +12,7 @@ __all__ = [
     "GapSchedule",
     "GapStream",
     "baseline_alternatives",
-    "colocated_layouts",
     "encoder_modes",
-    "fixed_times",
     "gap_problem",
     "numbers_of_passes",
     "placed",

@@ -23,8 +23,9 @@ from planner.specs.inputs import Inputs
 from planner.specs.parallelism import Parallelism, decided_fields
 from planner.specs.workload.items import Size
 from planner.strategies.assignment import micro_batch_count
+from planner.strategies.assignment.encoder_orders import EncoderOrder
 from planner.strategies.bubbles.chain_parts import level_parts
-from planner.strategies.modality.baseline_trial import Layouts, best_trial
+from planner.strategies.modality.baseline_trial import FOLLOWING, Layouts, best_trial
 from planner.strategies.modality.baselines import even_where_slower
 from planner.strategies.modality.first_stage_baselines import encoder_first_stage
 from planner.strategies.modality.joint_alternatives import joint_alternative
@@ -62,9 +63,11 @@ def bubble_baselines(inputs: Inputs, layouts: Layouts) -> list[TriedLayouts]:
         "rebalanced_stages": lambda first: with_level_stages(trials.inputs, first),
         "balanced_stages": lambda first: with_balanced_stages(trials.inputs, first),
     }
-    return even_where_slower(
-        {name: best_trial(trials, name, map(change, encoder_first_stage(space))) for name, change in changes.items()}
-    )
+    found = dict[str, TriedLayouts]()
+    for name, change in changes.items():
+        order = EncoderOrder(ahead=None) if name == "balanced_stages" else FOLLOWING
+        found[name] = best_trial(trials, name, map(change, encoder_first_stage(space)), order=order)
+    return even_where_slower(found)
 
 
 def fixing_of_baselines(inputs: Inputs, llm: Layout) -> Inputs:
@@ -101,7 +104,7 @@ def with_balanced_stages(inputs: Inputs, first: Layouts) -> Layouts:
     for name, sizes in batch.streams.items():
         module = pricing.models[name]
         stages = 1 if module.unpipelined_reason else min(llm.pp, module.layers)
-        placed: dict[str, Any] = {"pp": stages, "rank_order": llm.rank_order, "ahead": passes, "backward": "last"}
+        placed: dict[str, Any] = {"pp": stages, "rank_order": llm.rank_order}
         placed["stages"] = level_parts(seconds(name, sizes), stages) if stages > 1 else ()
         ranks = Ranks(sorted(rank for stage in range(stages) for rank in stage_ranks(llm, stage)))
         layouts[name] = with_fields(first[name], ranks=ranks, **placed)

@@ -9,15 +9,6 @@ from planner.specs.inputs import Inputs
 from planner.strategies.assignment import packs_samples
 
 MOST_PASSES = 32  # of an encoder in a step
-WHEN = ("serves", "ahead", "backward")  # fields that say when an encoder's passes run
-
-
-def fixed_times(inputs: Inputs) -> list[str]:
-    """The fields by which a job says when passes of encoders run."""
-    encoders = [name for name in inputs.model.modules if name != inputs.module]
-    return [
-        f"{name}.{field}" for name in encoders for field in WHEN if getattr(inputs.fixed_of(name), field) is not None
-    ]
 
 
 def encoder_modes(inputs: Inputs, layouts: Mapping[str, Layout]) -> Iterator[dict[str, Layout]]:

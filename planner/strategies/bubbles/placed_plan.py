@@ -1,20 +1,10 @@
 """A plan with the passes of its encoders placed as a schedule of gaps says."""
 
-from planner.plan.plan_file import Layout, Plan, TaskPlacement
+from planner.plan.plan_file import Plan, TaskPlacement
 from planner.plan.task import TaskName
 from planner.specs.base import with_fields
 from planner.strategies.bubbles.encoder_passes import EncoderPass, GapProblem, Slot
 from planner.strategies.bubbles.gap_schedule import GapSchedule
-
-
-def colocated_layouts(layouts: dict[str, Layout], module: str, count: int, serves: int) -> dict[str, Layout]:
-    """The layouts with all forwards of encoders in front of the LLM, `module`, and all backwards behind it, so many of
-    its `count` micro-batches to a pass.
-    """
-    return {
-        name: layout if name == module else with_fields(layout, serves=serves, ahead=count, backward="last")
-        for name, layout in layouts.items()
-    }
 
 
 def placed(plan: Plan, found: GapSchedule, problem: GapProblem, after_update: int) -> Plan:
@@ -35,7 +25,7 @@ def placed(plan: Plan, found: GapSchedule, problem: GapProblem, after_update: in
     behind = zip(found.behind, exchanges, strict=True) if problem.once else ()
     places += [placement(pass_name(one), f"{module}.{what}") for one, what in behind]
     (step,) = plan.steps
-    return with_fields(plan, steps=(with_fields(step, order={**step.order, "place": tuple(places)}),))
+    return with_fields(plan, steps=(with_fields(step, order={**step.order, "place": (*step.placed, *places)}),))
 
 
 def placement(do: str, beside: str) -> TaskPlacement:

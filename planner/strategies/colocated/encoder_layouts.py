@@ -7,42 +7,38 @@ first micro-batch.
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 from planner.plan.plan_file import Layout
 from planner.specs.base import Ranks, with_fields
 from planner.specs.inputs import Inputs
-from planner.specs.parallelism import EncoderBackward
 from planner.specs.workload.items import UNITS_PER_TOKEN
-from planner.strategies.modality.module_space import MEMORY_SHARES, PASSES, ModuleSpace, encoder_space, fixed_timing
+from planner.strategies.assignment.encoder_orders import FRONT, EncoderOrder, Orders
+from planner.strategies.modality.module_space import IN_PARTS, MEMORY_SHARES, WHOLE, ModuleSpace, encoder_space
 from planner.units import GIB
 
-ORDER: tuple[EncoderBackward, ...] = ("at_once", "last")  # in which layouts are tried
+FOLLOWING = EncoderOrder(at_once=True)  # of encoders whose passes run with those of who reads them
 
 
-def encoder_layouts(inputs: Inputs) -> Iterator[dict[str, Layout]]:
-    """Different layouts of all encoders, those first whose backwards run at once, with most memory. Raises InputError
-    for fixed fields that exclude each other.
+def encoder_layouts(inputs: Inputs) -> Iterator[tuple[dict[str, Layout], Orders]]:
+    """Different layouts of all encoders and orders of their passes, those first whose backwards run at once, with most
+    memory. Raises InputError for fixed fields that exclude each other.
     """
     names = [name for name in inputs.model.modules if name != inputs.module]
-    found: list[dict[str, Layout]] = []
-    for backward in ORDER:
+    found: list[tuple[dict[str, Layout], Orders]] = []
+    for order, passes in ((FOLLOWING, IN_PARTS), (FRONT, WHOLE)):
         spaces = {
             name: synchronised(
-                inputs, encoder_space(with_own_limit(inputs, name), name, inputs.cluster.size, False, PASSES[backward])
+                inputs, encoder_space(with_own_limit(inputs, name), name, inputs.cluster.size, False, passes)
             )
             for name in names
         }
         for share in MEMORY_SHARES:
             each = {name: quickest_layout(space, share / len(names)) for name, space in spaces.items()}
-            layouts = {
-                name: timed_layout(inputs, name, layout, backward)
-                for name, layout in each.items()
-                if layout is not None
-            }
-            if len(layouts) == len(names) and layouts not in found:
-                found.append(layouts)
-                yield layouts
+            layouts = {name: on_all_ranks(inputs, layout) for name, layout in each.items() if layout is not None}
+            one = layouts, dict.fromkeys(names, order)
+            if len(layouts) == len(names) and one not in found:
+                found.append(one)
+                yield one
 
 
 def synchronised(inputs: Inputs, space: ModuleSpace) -> ModuleSpace:
@@ -69,10 +65,6 @@ def quickest_layout(space: ModuleSpace, share: float) -> Layout | None:
     return options[0].layout if options else None
 
 
-def timed_layout(inputs: Inputs, name: str, layout: Layout, backward: EncoderBackward) -> Layout:
-    """The layout on all ranks, with passes at these times; what the job fixes of them holds."""
-    placed: dict[str, Any] = {"ranks": Ranks(range(inputs.cluster.size)), "schedule": None, "micro_batch": 1}
-    given = {"backward": backward, **fixed_timing(inputs, name)}
-    at_first = given["backward"] == "last" and not given.get("ahead")
-    placed |= {"serves": len(inputs.batches[0].items)} if at_first else {}
-    return with_fields(layout, **{**placed, **given})
+def on_all_ranks(inputs: Inputs, layout: Layout) -> Layout:
+    """The layout of an encoder on all ranks."""
+    return with_fields(layout, ranks=Ranks(range(inputs.cluster.size)), schedule=None, micro_batch=1)

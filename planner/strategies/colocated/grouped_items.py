@@ -6,9 +6,10 @@ import numpy as np
 
 from planner.costs import PackingProblem, Pricing, split_degree
 from planner.packing import PackedGroup, Packing
-from planner.plan.plan_file import Group, Layout
+from planner.plan.plan_file import Group
 from planner.specs.base import Ranks
 from planner.specs.inputs import Inputs
+from planner.strategies.assignment.encoder_orders import Orders
 from planner.strategies.assignment.joint_streams import Balance, JointAssignment, JointStreams, PlacedSamples
 from planner.strategies.assignment.pipeline_turns import turns_without_pipeline
 from planner.strategies.assignment.step_estimate import PipelineWork
@@ -17,8 +18,8 @@ from planner.strategies.assignment.step_estimate import PipelineWork
 class GroupedItems(JointStreams):
     """The samples of a batch, to be packed on groups, and the items that they read."""
 
-    def __init__(self, pricing: Pricing, inputs: Inputs, layouts: dict[str, Layout], problem: PackingProblem) -> None:
-        super().__init__(pricing, inputs, layouts)
+    def __init__(self, pricing: Pricing, inputs: Inputs, problem: PackingProblem, orders: Orders) -> None:
+        super().__init__(pricing, inputs, pricing.layouts, orders)
         self.problem = problem
 
     def best(self, packed: Packing) -> JointAssignment:

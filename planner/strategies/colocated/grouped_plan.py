@@ -21,6 +21,7 @@ from planner.scoring import PlanMemory, TriedPlan, states_error, with_score
 from planner.specs.base import Ranks, with_fields
 from planner.specs.inputs import Inputs
 from planner.specs.parallelism import Sync, decided_fields
+from planner.strategies.assignment.encoder_orders import Orders, orders_of
 from planner.strategies.colocated.encoder_layouts import encoder_layouts
 from planner.strategies.colocated.grouped_items import GroupedItems
 from planner.strategies.plan_drafts import (
@@ -37,6 +38,7 @@ from planner.strategies.static.layouts_plan import (
     plan_edges,
     unsupported_together,
     used_groups,
+    with_orders,
 )
 
 PACKED_AGAIN = 6  # times at most, with fewer tokens a rank
@@ -88,10 +90,11 @@ def plan_beside_encoders(inputs: Inputs, base: Plan | None, grouping: Grouping) 
     inputs = with_joint_fields(inputs)
     samples, found = data_parallel_layouts(inputs), list[PackedPlan]()
     binding: Infeasible | None = None
-    for encoders in [base.layouts] if base else encoder_layouts(inputs):
+    for encoders, orders in [(base.layouts, orders_of(base))] if base else encoder_layouts(inputs):
         layouts = with_hidden_offload(inputs, {name: {**encoders, **samples}[name] for name in inputs.model.modules})
         try:
-            done = plan_of_encoders(inputs, layouts, grouping, min((each.seconds for each in found), default=inf))
+            best = min((each.seconds for each in found), default=inf)
+            done = plan_of_encoders(inputs, layouts, orders, grouping, best)
             found += [done] if done else []
         except Infeasible as error:
             binding = error
@@ -125,7 +128,9 @@ class PackedPlan(NamedTuple):
     seconds: float
 
 
-def plan_of_encoders(inputs: Inputs, layouts: dict[str, Layout], grouping: Grouping, known: float) -> PackedPlan | None:
+def plan_of_encoders(
+    inputs: Inputs, layouts: dict[str, Layout], orders: Orders, grouping: Grouping, known: float
+) -> PackedPlan | None:
     """The priced plan with these layouts of encoders; None where it is estimated no quicker than a `known` one before
     any token is taken from it. Raises Infeasible.
     """
@@ -134,7 +139,7 @@ def plan_of_encoders(inputs: Inputs, layouts: dict[str, Layout], grouping: Group
     room = TokenRoom(inputs, pricing, used)
     tokens = room.most
     for _ in range(PACKED_AGAIN):
-        done = packed_plan(inputs, pricing, with_tokens(used, tokens), grouping)
+        done = packed_plan(inputs, pricing, orders, with_tokens(used, tokens), grouping)
         if tokens == room.most and done.seconds >= known:
             return None
         plan = with_fields(done.plan, uses=used)
@@ -183,12 +188,12 @@ def with_tokens(used: PlanInputs, tokens: int) -> PlanInputs:
     return with_fields(used, limits=with_fields(used.limits, tokens_per_rank=tokens))
 
 
-def packed_plan(inputs: Inputs, pricing: Pricing, used: PlanInputs, grouping: Grouping) -> PackedPlan:
+def packed_plan(inputs: Inputs, pricing: Pricing, orders: Orders, used: PlanInputs, grouping: Grouping) -> PackedPlan:
     """Samples packed, and items of encoders assigned, as an unpriced plan. Raises Infeasible."""
     module, layouts, (batch,) = inputs.module, pricing.layouts, inputs.batches
     problem = packing_problem(pricing, module, used, batch.items, grouping.sync)
     packed, effort = grouping.pack(problem, inputs.effort)
-    found = GroupedItems(pricing, inputs, layouts, problem).best(packed)
+    found = GroupedItems(pricing, inputs, problem, orders).best(packed)
     groups: dict[str, Group] = {}
     samples = [plan_micro_batch(each, problem, inputs.spec, groups) for each in packed]
     encoders = {name: own for name, own in found.groups.items() if name != module}
@@ -198,4 +203,4 @@ def packed_plan(inputs: Inputs, pricing: Pricing, used: PlanInputs, grouping: Gr
     micro_batches: list[MicroBatch] = [{**each, module: own} for each, own in zip(items, samples, strict=True)]  # type: ignore[dict-item]
     plan = draft_plan(inputs, used, layouts, {**groups, **named_groups(used_by)}, tuple(micro_batches))
     edges = plan_edges(inputs, layouts, groups.values())
-    return PackedPlan(with_fields(plan, edges=edges), effort, found.seconds)
+    return PackedPlan(with_orders(with_fields(plan, edges=edges), orders), effort, found.seconds)

@@ -13,9 +13,7 @@ from planner.strategies.modality.baseline_trial import Layouts, with_open_fields
 from planner.strategies.modality.equal_dp_apart import ModuleApart, equal_dp_layouts
 from planner.strategies.modality.joint_candidates import JointSpace
 from planner.strategies.modality.level_stages import batch_pricing, passes_seconds
-from planner.strategies.modality.module_space import MEMORY_SHARES, PASSES, encoder_space, samples_space
-
-STREAMED: dict[str, Any] = {"schedule": None, "ahead": 1, "backward": "at_once"}  # of encoders: with their readers
+from planner.strategies.modality.module_space import IN_PARTS, MEMORY_SHARES, encoder_space, samples_space
 
 
 def equal_dp_apart(space: JointSpace) -> Iterator[Layouts]:
@@ -41,9 +39,9 @@ def layout_apart(inputs: Inputs, name: str, ranks: Ranks, cards: int) -> Layout 
     """The quickest layout of a module on these ranks with so many cards a replica; None where none fits."""
     one, count = with_open_fields(inputs, name, tp=1, cp=1, pp=cards), len(ranks)
     of_samples = name == inputs.module
-    space = samples_space(one, count) if of_samples else encoder_space(one, name, count, True, PASSES["at_once"])
+    space = samples_space(one, count) if of_samples else encoder_space(one, name, count, True, IN_PARTS)
     space = space if of_samples else space.without_zero3
-    placed = {"ranks": ranks} if of_samples else {"ranks": ranks, "micro_batch": 1, **STREAMED}
+    placed = {"ranks": ranks} if of_samples else {"ranks": ranks, "micro_batch": 1, "schedule": None}
     return next((with_fields(each.layout, **placed) for each in space.quickest(1)), None)
 
 
@@ -87,5 +85,5 @@ def plain_layout(inputs: Inputs, name: str, ranks: Ranks, **numbers: int) -> Lay
     usual = {**dict.fromkeys(SEARCHED_FIELDS, 1), "zero": 0, "recompute": RECOMPUTE.index(recompute)}
     placed: dict[str, Any] = {"ranks": ranks}
     if name != inputs.module:
-        placed |= STREAMED
+        placed |= {"schedule": None}
     return with_fields(layout_of(trained, {**usual, **numbers}), **placed)

@@ -11,23 +11,31 @@ from planner.plan.plan_file import Layout
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
 from planner.specs.parallelism import Parallelism
+from planner.strategies.assignment.encoder_orders import EncoderOrder, possible_order
 from planner.strategies.modality.joint_search import NO_LIMITS, JointTrials, Limits
 from planner.strategies.static.tried_layouts import TriedLayouts
 
 Layouts = dict[str, Layout]
+FOLLOWING = EncoderOrder(at_once=True)  # of encoders as trainers have them: with their readers
 FITTING = {1: 1, 2: 1, 3: 4, 4: 8}  # candidates that fit, of which the best is taken, by effort
 CANDIDATES = 4  # times as many are looked at
 
 
 def best_trial(
-    trials: JointTrials, name: str, candidates: Iterable[Layouts], limits: Limits = NO_LIMITS
+    trials: JointTrials,
+    name: str,
+    candidates: Iterable[Layouts],
+    limits: Limits = NO_LIMITS,
+    order: EncoderOrder = FOLLOWING,
 ) -> TriedLayouts:
-    """The quickest by simulation; where none fits within the limits, the first, with what binds."""
+    """The quickest by simulation, with encoders in this order; where none fits within the limits, the first, with what
+    binds.
+    """
     most, tried = FITTING[trials.inputs.effort], dict[str, TriedLayouts]()
     try:
         for layouts in islice(candidates, CANDIDATES * most):
             if str(layouts) not in tried:
-                tried[str(layouts)] = with_recomputation(trials, layouts, name, limits)
+                tried[str(layouts)] = with_recomputation(trials, layouts, order, name, limits)
             if sum(bool(each.plan or each.left_out) for each in tried.values()) == most:
                 break
     except (Infeasible, InputError) as error:
@@ -49,13 +57,16 @@ def with_open_fields(inputs: Inputs, name: str, **fields: int) -> Inputs:
     return replace(inputs, job=with_fields(inputs.job, fix=with_fields(fix, layouts=layouts)))
 
 
-def with_recomputation(trials: JointTrials, layouts: Layouts, name: str, limits: Limits) -> TriedLayouts:
+def with_recomputation(
+    trials: JointTrials, layouts: Layouts, order: EncoderOrder, name: str, limits: Limits
+) -> TriedLayouts:
     """The layouts simulated; where they do not fit, with encoders, then with all modules recomputed in full, which take
     longer.
     """
-    every = (layouts, *leaner_layouts(trials.inputs, layouts))
-    tried = (trials.simulate(each, name, limits) for each in every)
-    return next((each for each in tried if each.plan or each.left_out), None) or trials.simulate(layouts, name)
+    inputs, every = trials.inputs, (layouts, *leaner_layouts(trials.inputs, layouts))
+    orders = {each: possible_order(inputs, layouts, each, order) for each in layouts if each != inputs.module}
+    tried = (trials.simulate(each, orders, name, limits) for each in every)
+    return next((each for each in tried if each.plan or each.left_out), None) or trials.simulate(layouts, orders, name)
 
 
 def leaner_layouts(inputs: Inputs, layouts: Layouts) -> Iterator[Layouts]:

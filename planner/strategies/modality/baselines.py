@@ -13,8 +13,9 @@ Each is the best of a few layouts, and is given recomputation where it does not 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from planner.strategies.assignment.encoder_orders import STREAMED
 from planner.strategies.modality.apart_baselines import equal_dp_apart, fsdp_all
-from planner.strategies.modality.baseline_trial import Layouts, best_trial
+from planner.strategies.modality.baseline_trial import FOLLOWING, Layouts, best_trial
 from planner.strategies.modality.first_stage_baselines import encoder_first_stage, kept_stages, rebalanced_stages
 from planner.strategies.modality.joint_candidates import JointSpace
 from planner.strategies.modality.joint_search import NO_LIMITS, JointTrials, Limits
@@ -37,12 +38,16 @@ BASELINE_TEXTS = {  # what each is, in a few words
     "fsdp_all": "every module under ZeRO-3 over all ranks",
 }
 
+AHEAD = "equal_dp_apart", "fsdp_all"  # whose encoders run a micro-batch ahead
 UNEVEN = "rebalanced_stages", "balanced_stages", "kept_stages"  # of which trainers would keep even ones if quicker
 
 
 def baseline_trials(trials: JointTrials, space: JointSpace, limits: Limits = NO_LIMITS) -> list[TriedLayouts]:
     """Every baseline simulated, its name as its kind: its plan, or why there is none."""
-    found = {name: best_trial(trials, name, candidates(space), limits) for name, candidates in BASELINES.items()}
+    found = {
+        name: best_trial(trials, name, candidates(space), limits, STREAMED if name in AHEAD else FOLLOWING)
+        for name, candidates in BASELINES.items()
+    }
     return even_where_slower(found)
 
 

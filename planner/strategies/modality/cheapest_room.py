@@ -27,7 +27,7 @@ from planner.specs.hardware.cluster import device_of_rank
 from planner.specs.inputs import Inputs
 from planner.specs.parallelism import ZERO_BUBBLE, Recompute, decided_fields
 from planner.specs.workload.items import part_lengths
-from planner.strategies.assignment import item_line, micro_batch_count
+from planner.strategies.assignment import item_line, micro_batch_count, orders_of
 from planner.strategies.modality.joint_changes import Change
 
 CLOSE = 0.001  # of the allowed memory: as far as looks are trusted
@@ -170,7 +170,7 @@ class CheapestRoom:
 
     def alone(self, name: str, layout: Layout) -> ModuleAlone:
         """What a module has by this layout."""
-        key = name, str(with_fields(layout, ahead=0, serves=1, backward="last"))
+        key = name, str(layout)
         if key not in self.known:
             plan = with_fields(self.plan, layouts={**self.plan.layouts, name: layout})
             self.known[key] = ModuleAlone(name, TriedPlan(plan, self.prices))
@@ -218,11 +218,13 @@ class CheapestRoom:
 
     def share_in_flight(self, name: str) -> float:
         """The share of a module's items whose forwards a rank keeps at once, about."""
-        llm, layout = self.plan.layouts[self.inputs.module], self.plan.layouts[name]
+        llm = self.plan.layouts[self.inputs.module]
         count = micro_batch_count(llm, len(self.inputs.batches[0].items))
         if name == self.inputs.module:
             return min(1.0, llm.pp / count)
-        return 1.0 if layout.backward == "last" else min(1.0, (layout.serves + layout.ahead) / count)
+        order = orders_of(self.plan)[name]
+        kept = count if None in order or not order.at_once else (order.serves or 0) + (order.ahead or 0)
+        return min(1.0, kept / count)
 
 
 def lower_hull(points: Sequence[Point]) -> list[Point]:

@@ -18,7 +18,7 @@ from planner.specs.workload.samples import SampleBatch
 from planner.strategies.modality.baseline_trial import Layouts
 from planner.strategies.modality.joint_candidates import JointSpace
 from planner.strategies.modality.level_stages import with_level_stages
-from planner.strategies.modality.module_space import MEMORY_SHARES, PASSES, ModuleOption
+from planner.strategies.modality.module_space import IN_PARTS, MEMORY_SHARES, ModuleOption
 
 LLM_LAYOUTS = 4  # of the LLM, with each share of memory for encoders
 REFERENCE_MIX = "5:5"  # for which kept_stages are balanced
@@ -78,7 +78,7 @@ def encoders_beside(space: JointSpace, llm: Layout, share: float) -> dict[str, M
         option = next(filter(None, options), None)
         if option is None:
             return None
-        placed = with_fields(option.layout, ranks=ranks, schedule=None, micro_batch=1, ahead=0, backward="at_once")
+        placed = with_fields(option.layout, ranks=ranks, schedule=None, micro_batch=1)
         found[name] = replace(option, layout=placed)
     return found
 
@@ -88,7 +88,7 @@ def option_of_width(space: JointSpace, name: str, mesh: tuple[int, int], beside:
     smaller one that can.
     """
     ranks, tp = mesh
-    every = space.whole_space(name, ranks, False, PASSES["at_once"])
+    every = space.whole_space(name, ranks, False, IN_PARTS)
     for width in (width for width in range(tp, 0, -1) if tp % width == 0):
         able = every.with_values(tp=width, cp=1)
         if len(able.layouts["tp"]):

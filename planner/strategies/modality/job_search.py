@@ -10,9 +10,9 @@ from planner.strategies.modality.joint_search import (
     Limits,
     improve,
     most_simulated,
+    place_passes,
     simulate_quickest,
 )
-from planner.strategies.modality.streamed_encoders import stream_encoders
 
 LLM_SHARE = 4  # simulations for each layout of the LLM that is a candidate
 
@@ -27,5 +27,5 @@ def search_job(inputs: Inputs) -> JointSearch:
     if not candidates and not done.best:
         raise nothing_fits(space)
     improve(done)
-    stream_encoders(done)
+    place_passes(done)
     return done

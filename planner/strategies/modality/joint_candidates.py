@@ -25,16 +25,17 @@ from planner.plan.mesh.rank_mesh import stage_ranks
 from planner.plan.plan_file import Layout
 from planner.specs.base import FirstStage, RankChoice, Ranks, with_fields
 from planner.specs.inputs import Inputs
-from planner.specs.parallelism import EncoderBackward, decided_fields
+from planner.specs.parallelism import decided_fields
+from planner.strategies.assignment.encoder_orders import FRONT, STREAMED, Orders, possible_order
 from planner.strategies.assignment.module_items import micro_batch_count
 from planner.strategies.modality.kept_features import KEEPS_NOTHING, kept_variants, must_keep
 from planner.strategies.modality.module_space import (
+    IN_PARTS,
     MEMORY_SHARES,
-    PASSES,
+    WHOLE,
     ModuleOption,
     ModuleSpace,
     encoder_spaces,
-    fixed_timing,
     samples_space,
 )
 from planner.units import GIB
@@ -49,6 +50,7 @@ class JointCandidate:
     """A layout of every module, and what its step takes about."""
 
     layouts: dict[str, Layout]
+    orders: Orders  # of encoders' passes
     places: dict[str, str]  # encoder → Place, or `fixed`; with where its features are kept, if they are
     seconds: float
     crowded: bool = False  # each module fits alone, and by the closed form perhaps not all together
@@ -95,7 +97,7 @@ class JointSpace:
         if key not in self.spaces and name == self.inputs.module:
             self.spaces[key] = samples_space(self.inputs, ranks)
         elif key not in self.spaces:
-            each = encoder_spaces(self.inputs, name, ranks, piped, PASSES.values())
+            each = encoder_spaces(self.inputs, name, ranks, piped, (WHOLE, IN_PARTS))
             self.spaces.update({(*key[:3], passes): made for passes, made in each.items()})
         return self.spaces[key]
 
@@ -174,7 +176,7 @@ def candidates_within(space: JointSpace, llm_layouts: int, shared: float) -> dic
             continue
         for places in combined_places(space, ranks):
             for each in placed_candidates(space, ranks, places, llm_layouts, shared):
-                key = str(each.layouts)
+                key = str((each.layouts, each.orders))
                 if key not in found or each.seconds < found[key].seconds:
                     found[key] = each
     return found
@@ -250,8 +252,8 @@ def placed_candidates(
     for share in shares:
         for llm in able.quickest(llm_layouts, beside=share * shared):
             layout = with_fields(llm.layout, ranks=ranks)
-            for backward in PASSES:
-                options = encoder_options(space, layout, places, backward, share, shared)
+            for order, passes in ((FRONT, WHOLE), (STREAMED, IN_PARTS)):
+                options = encoder_options(space, layout, places, passes, share, shared)
                 if not options:
                     continue
                 variants = [*kept_variants(space.inputs, options, places)]
@@ -260,26 +262,21 @@ def placed_candidates(
                 for chosen, called in variants:
                     layouts = {space.inputs.module: layout, **{name: each.layout for name, each in chosen.items()}}
                     in_order = {name: layouts[name] for name in space.inputs.model.modules}
-                    yield JointCandidate(in_order, called, candidate_seconds(space, llm, chosen, places))
+                    orders = {name: possible_order(space.inputs, in_order, name, order) for name in chosen}
+                    yield JointCandidate(in_order, orders, called, candidate_seconds(space, llm, chosen, places))
 
 
 def encoder_options(
-    space: JointSpace, llm: Layout, places: Mapping[str, str], backward: EncoderBackward, share: float, shared: float
+    space: JointSpace, llm: Layout, places: Mapping[str, str], passes: int, share: float, shared: float
 ) -> dict[str, ModuleOption] | None:
-    """The quickest layout of each encoder in its place where all have this share of the `shared` bytes beside the LLM,
-    or all of them apart; None where one has none.
-
-    Those whose backwards come last compute all items in one pass in front of the LLM's, which are kept until then in
-    any case. Others run one micro-batch ahead of it. Apart, where nothing else waits for the ranks, backwards run as
-    soon as they can, and forwards as far ahead as there is room for all that is kept until then; or as few
-    micro-batches as a pass needs to be through all stages.
+    """The quickest layout of each encoder in its place, in so many passes, where all have this share of the `shared`
+    bytes beside the LLM, or all of them apart; None where one has none.
     """
     found: dict[str, ModuleOption] = {}
-    every = micro_batch_count(llm, len(space.inputs.batches[0].items)) if backward == "last" else 1
     apart = [name for name in space.encoders if places[name] == "apart"]
     for name in space.encoders:
         ranks = place_ranks(space, name, places[name], llm)
-        able = space.space(name, len(ranks), name in apart, PASSES[backward])
+        able = space.space(name, len(ranks), name in apart, passes)
         if name in apart:
             options = able.quickest(1, beside=(1.0 - 1.0 / len(apart)) * shared)
         else:
@@ -287,13 +284,8 @@ def encoder_options(
         if not options:
             return None
         (option,) = options
-        placed = {"ranks": ranks, "schedule": None, "micro_batch": 1, "backward": backward}
-        if name in apart:
-            placed |= {"backward": "at_once", "ahead": every if backward == "last" else 1 + option.layout.pp}
-        else:
-            placed |= {"ahead": every} if every == 1 else {"serves": every}
-        placed |= space.forward_alone(name)
-        layout = with_fields(option.layout, **{**placed, **fixed_timing(space.inputs, name)})
+        placed = {"ranks": ranks, "schedule": None, "micro_batch": 1, **space.forward_alone(name)}
+        layout = with_fields(option.layout, **placed)
         found[name] = ModuleOption(layout, space.passed_shares[name] * option.seconds, option.bytes_held)
     return found
 

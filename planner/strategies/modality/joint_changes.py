@@ -28,10 +28,9 @@ def neighbours(inputs: Inputs, layouts: Mapping[str, Layout]) -> Iterator[dict[s
     the LLM last, as candidates have others already (joint_candidates.py).
     """
     llm, samples = layouts[inputs.module], len(inputs.batches[0].items)
-    count = micro_batch_count(llm, samples)
     every: dict[str, Iterable[Change]] = {inputs.module: llm_changes(inputs, llm, samples)}
     for name in (name for name in layouts if name != inputs.module):
-        own = encoder_changes(layouts[name], count), mesh_changes(inputs.model.modules[name], layouts[name])
+        own = zero_changes(layouts[name]), mesh_changes(inputs.model.modules[name], layouts[name])
         every[name] = chain(feature_changes(inputs, name, layouts[name]), *own)
     last = (inputs.module, mesh_changes(inputs.spec, llm))
     for name, changes in (*every.items(), last):
@@ -42,17 +41,6 @@ def neighbours(inputs: Inputs, layouts: Mapping[str, Layout]) -> Iterator[dict[s
         level = with_level_stages(inputs, layouts)
         if level != layouts and fixed.vpp in (None, level[inputs.module].vpp):
             yield level
-
-
-def encoder_changes(layout: Layout, count: int) -> Iterator[Change]:
-    """Fields of an encoder with other values; `count`: micro-batches of who reads it."""
-    yield {"ahead": count, "serves": 1}
-    yield {"ahead": 0, "serves": count}
-    yield from ({"serves": each} for each in (layout.serves * 2, layout.serves // 2, 4, 1) if 0 < each <= count)
-    if layout.serves < count:  # else its one pass is in front of all of them in any case
-        yield from ({"ahead": each} for each in (layout.ahead * 2, layout.ahead // 2, 1, 0) if each <= count)
-    yield from ({"backward": when} for when in ("last", "at_once"))
-    yield from zero_changes(layout)
 
 
 def mesh_changes(module: Module, layout: Layout) -> Iterator[Change]:

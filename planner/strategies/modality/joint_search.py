@@ -1,7 +1,8 @@
 """The best of joint layouts by simulation: the quickest candidates of each kind, then changes of the best one.
 
 What modules recompute and offload is as little as fits (cheapest_room.py), of candidates and of changes alike: the
-closed form does not see what encoders keep beside the LLM. Where nothing fits, backwards of encoders run at once.
+closed form does not see what encoders keep beside the LLM. Where nothing fits, encoders run with their readers. Changes
+keep the orders of encoders' passes; which others are quicker is asked of the best layouts (`place_passes`).
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -9,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from math import inf, sqrt
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from planner.costs import SharedPrices
 from planner.errors import Infeasible, InputError
@@ -19,17 +20,17 @@ from planner.plan.legal.limit_laws import launch_laws
 from planner.plan.plan_file import Layout, Plan
 from planner.scoring import TriedPlan
 from planner.specs.inputs import Inputs
-from planner.strategies.assignment import AssignmentRule, JointItems
+from planner.strategies.assignment import AssignmentRule, JointItems, micro_batch_count
+from planner.strategies.assignment.encoder_orders import Orders, few_orders, other_orders, possible_order
 from planner.strategies.modality.cheapest_room import CheapestRoom, ModuleAlone, bare_layouts
 from planner.strategies.modality.joint_candidates import JointCandidate
-from planner.strategies.modality.joint_changes import Change, changed, neighbours
+from planner.strategies.modality.joint_changes import neighbours
 from planner.strategies.static import EstimatedDraft, estimated_draft
 from planner.strategies.static.tried_layouts import TriedLayouts, Tries
 
 SIMULATED = {1: 0.4, 2: 1.0, 3: 3.0, 4: 10.0}  # by effort: how many times FEW to MANY joint layouts at most
 FEW, MANY = 8, 12  # of large jobs, and of small ones
 LARGE = 2**14  # ranks times samples of a job of which FEW are simulated
-AT_ONCE: Change = {"ahead": 1, "serves": 1, "backward": "at_once"}
 BELOW = 0.9995  # times the share of memory that layouts are to take which did not fit by simulation
 FITS = 3  # times that layouts are looked for which fit by simulation, too
 KINDS_SHARE = 4  # of all simulations, the part that goes to the first of each kind
@@ -43,6 +44,7 @@ GAIN = 0.999  # times the best one's seconds: what is quicker is changed at once
 FAR_SLOWER = 1.25  # times the best one's estimate: of candidates, most take 0.9 to 1.1 of theirs
 HOPELESS = 1.2  # joint layouts that take that many times the best one's seconds are not simulated or changed
 Kind = tuple[str, bool, bool]  # of candidates
+Layouts = dict[str, Layout]
 
 
 class Limits(NamedTuple):
@@ -57,8 +59,8 @@ NO_LIMITS = Limits()
 
 @dataclass(frozen=True)
 class JointTrials:
-    """Joint layouts that were simulated for a batch, by what they are, each once; what prices their modules, once for
-    each layout.
+    """Joint layouts that were simulated for a batch, by what they are and the orders of encoders' passes, each once;
+    what prices their modules, once for each layout.
     """
 
     inputs: Inputs
@@ -68,30 +70,31 @@ class JointTrials:
     alone: dict[tuple[str, str], ModuleAlone] = field(default_factory=dict)  # by module and layout
     looked_at: dict[str, TriedPlan] = field(default_factory=dict)  # before they are simulated
 
-    def at_hand(self, found: TriedPlan, seconds: float, rule: AssignmentRule | None) -> dict[str, Layout]:
+    def at_hand(self, found: TriedPlan, orders: Orders, seconds: float, rule: AssignmentRule | None) -> Layouts:
         """The layouts of a plan that is to be simulated, of which this much is known."""
-        layouts = found.plan.layouts
-        self.drafts.setdefault(str(layouts), EstimatedDraft(found.plan, seconds, rule))
-        self.looked_at[str(layouts)] = found
-        return layouts
+        key = str((found.plan.layouts, orders))
+        self.drafts.setdefault(key, EstimatedDraft(found.plan, seconds, rule))
+        self.looked_at[key] = found
+        return found.plan.layouts
 
-    def draft(self, layouts: dict[str, Layout], rule: AssignmentRule | None = None) -> EstimatedDraft:
+    def draft(self, layouts: Layouts, orders: Orders, rule: AssignmentRule | None = None) -> EstimatedDraft:
         """Joint layouts as a plan before its check, assigned by a rule, or by the best. Raises Infeasible and
         InputError.
         """
-        choose = partial(JointItems.by_rule, rule=rule) if rule else JointItems.best
-        return self.drafts.get(str(layouts)) or estimated_draft(self.inputs, layouts, self.prices, choose)
+        choose, known = partial(JointItems.by_rule, rule=rule) if rule else JointItems.best, str((layouts, orders))
+        return self.drafts.get(known) or estimated_draft(self.inputs, layouts, orders, self.prices, choose)
 
-    def estimate(self, layouts: dict[str, Layout], rule: AssignmentRule | None = None) -> float:
+    def estimate(self, layouts: Layouts, orders: Orders, rule: AssignmentRule | None = None) -> float:
         """About the seconds of joint layouts, by the assignment of their samples; infinite where there is none."""
         try:
-            return self.drafts.setdefault(str(layouts), self.draft(layouts, rule)).seconds
+            return self.drafts.setdefault(str((layouts, orders)), self.draft(layouts, orders, rule)).seconds
         except (Infeasible, InputError):
             return inf
 
     def simulate(
         self,
-        layouts: dict[str, Layout],
+        layouts: Layouts,
+        orders: Orders,
         kind: str,
         limits: Limits = NO_LIMITS,
         rule: AssignmentRule | None = None,
@@ -99,9 +102,9 @@ class JointTrials:
         """Joint layouts as a simulated plan, or why there is none; what is beyond a limit is not remembered. `rule`: by
         which they are assigned, where they are not known yet; else the best is looked for.
         """
-        key = str(layouts)
+        key = str((layouts, orders))
         if key not in self.known:
-            found = simulated_joint(self, layouts, kind, limits, rule)
+            found = simulated_joint(self, layouts, orders, kind, limits, rule)
             if found.left_out:
                 return found
             self.known[key] = found
@@ -123,58 +126,56 @@ class JointSearch(Tries):
         """The job with its batch."""
         return self.trials.inputs
 
-    def simulate(self, layouts: dict[str, Layout], kind: str, estimate: float = inf) -> TriedLayouts:
-        """Joint layouts as a simulated plan, within an estimate; what was tried before counts once."""
-        return self.simulate_by(None, layouts, kind, estimate)
-
-    def fit(
-        self, layouts: dict[str, Layout], kind: str, estimate: float = inf, rule: AssignmentRule | None = None
-    ) -> TriedLayouts:
-        """Joint layouts, each once, with as little recomputed and offloaded as fits, as a simulated plan within an
-        estimate; of which layouts recompute and offload what, those that are given say nothing.
+    def fit(self, one: TriedLayouts, estimate: float = inf) -> TriedLayouts:
+        """Joint layouts in their orders, each once, with as little recomputed and offloaded as fits, as a simulated
+        plan within an estimate; which layouts recompute and offload what, those that are given do not say.
         """
-        bare = bare_layouts(self.inputs, layouts)
-        key = str(bare)
+        bare = replace(one, layouts=bare_layouts(self.inputs, one.layouts))
+        key = str((bare.layouts, bare.orders))
         if key not in self.fitted:
-            self.fitted[key] = self.found_fit(bare, kind, estimate, rule)
+            self.fitted[key] = self.found_fit(bare, estimate)
         return self.fitted[key]
 
-    def found_fit(
-        self, bare: dict[str, Layout], kind: str, estimate: float, rule: AssignmentRule | None, alike: bool = False
-    ) -> TriedLayouts:
+    def found_fit(self, bare: TriedLayouts, estimate: float, alike: bool = False) -> TriedLayouts:
         """What `fit` remembers; `alike`: all layers of a module recompute alike, and nothing is offloaded."""
-        least, full = self.trials.estimate(bare, rule), 1.0
+        least, full, orders = self.trials.estimate(bare.layouts, bare.orders, bare.rule), 1.0, bare.orders
         if least > estimate:
-            return self.simulate_by(rule, bare, kind, estimate)
-        draft = self.trials.draft(bare, rule)
+            return self.simulate(bare, estimate)
+        draft = self.trials.draft(bare.layouts, orders, bare.rule)
         room = CheapestRoom(self.inputs, draft.plan, self.trials.prices, self.trials.alone, alike)
         for _ in range(FITS):
             found, more = room.fitting(full, estimate - least)
-            layouts = self.trials.at_hand(found, least + more, draft.rule)
-            tried = self.simulate_by(draft.rule, layouts, kind, estimate)
+            layouts = self.trials.at_hand(found, orders, least + more, draft.rule)
+            tried = self.simulate(replace(bare, layouts=layouts, rule=draft.rule), estimate)
             if tried.plan or tried.left_out or tried.memory_share in (0.0, inf):
                 break
             full *= BELOW / tried.memory_share
             room = room if room.everywhere else replace(room, everywhere=True, seen={0: room.tried(0)})
         return tried
 
-    def change(self, one: TriedLayouts, layouts: dict[str, Layout], estimate: float = inf) -> TriedLayouts:
-        """Joint layouts that are others with a change, fitted, and assigned by the same rule: of what differs in a
-        field the best rule is the same, or within 0.3 % of it.
+    def change(self, one: TriedLayouts, estimate: float = inf, **changes: Any) -> TriedLayouts:
+        """Joint layouts, or orders, that are others with `changes`, fitted, and assigned by the same rule: of what
+        differs in a field the best rule is the same, or within 0.3 % of it.
         """
-        return self.fit(layouts, self.kind_of_change(one), estimate, one.rule)
+        return self.fit(self.changed(one, **changes), estimate)
 
-    def fit_alike(self, one: TriedLayouts, layouts: dict[str, Layout], estimate: float) -> TriedLayouts:
+    def fit_alike(self, one: TriedLayouts, layouts: Layouts, estimate: float) -> TriedLayouts:
         """As `change`, with all layers of a module recomputing alike, and nothing offloaded."""
-        return self.found_fit(layouts, self.kind_of_change(one), estimate, one.rule, alike=True)
+        return self.found_fit(self.changed(one, layouts=layouts), estimate, alike=True)
 
-    def simulate_by(
-        self, rule: AssignmentRule | None, layouts: dict[str, Layout], kind: str, estimate: float
-    ) -> TriedLayouts:
-        """Joint layouts as a simulated plan, its samples assigned by a rule; None: by the best."""
-        key = str(layouts)
+    def changed(self, one: TriedLayouts, **changes: Any) -> TriedLayouts:
+        """Joint layouts to be simulated, with changes: a baseline's kind is no longer its name."""
+        kind = f"{one.kind} changed" if one.kind in {each.kind for each in self.starts} else one.kind
+        return replace(TriedLayouts(one.layouts, kind, rule=one.rule, orders=one.orders), **changes)
+
+    def simulate(self, one: TriedLayouts, estimate: float = inf) -> TriedLayouts:
+        """Joint layouts as a simulated plan, within an estimate, its samples assigned by their rule, or the best; what
+        was tried before counts once.
+        """
+        key = str((one.layouts, one.orders))
         if key not in self.tried:
-            self.tried[key] = self.trials.simulate(layouts, kind, Limits(estimate, self.hopeless), rule)
+            limits = Limits(estimate, self.hopeless)
+            self.tried[key] = self.trials.simulate(one.layouts, one.orders, one.kind, limits, one.rule)
         return self.tried[key]
 
     @property
@@ -191,7 +192,8 @@ class JointSearch(Tries):
         """One that was taken to fit does not; where nothing else does, what was left out beside it is simulated."""
         super().refuse(one, error)
         if not self.best:
-            self.replace_each(lambda each: self.trials.simulate(each.layouts, each.kind) if each.left_out else each)
+            again = self.trials.simulate
+            self.replace_each(lambda each: again(each.layouts, each.orders, each.kind) if each.left_out else each)
 
     def replace_each(self, new: Callable[[TriedLayouts], TriedLayouts], one: TriedLayouts | None = None) -> None:
         """Take others in place of all, or of one."""
@@ -214,14 +216,11 @@ class JointSearch(Tries):
         passes = sum(len(step.micro_batches) for step in steps) * layout.pp * layout.vpp * layout.dp * layout.replica
         return 1.0 if passes > FEW_PASSES else 1.0 / CHEAPER
 
-    def kind_of_change(self, one: TriedLayouts) -> str:
-        """The kind of joint layouts that are others with a change: a baseline's is no longer its name."""
-        return f"{one.kind} changed" if one.kind in {each.kind for each in self.starts} else one.kind
-
 
 def simulated_joint(
     trials: JointTrials,
-    layouts: dict[str, Layout],
+    layouts: Layouts,
+    orders: Orders,
     kind: str,
     limits: Limits = NO_LIMITS,
     rule: AssignmentRule | None = None,
@@ -230,15 +229,15 @@ def simulated_joint(
     tasks is not simulated, nor is what is beyond a limit.
     """
     try:
-        plan, estimate, rule = trials.draft(layouts, rule)
+        plan, estimate, rule = trials.draft(layouts, orders, rule)
         require_lawful_layouts(plan)
     except (Infeasible, InputError) as error:
-        return TriedLayouts(layouts, kind, because=error.message)
-    found = partial(TriedLayouts, layouts, kind, estimate=estimate, rule=rule)
+        return TriedLayouts(layouts, kind, because=error.message, orders=orders)
+    found = partial(TriedLayouts, layouts, kind, estimate=estimate, rule=rule, orders=orders)
     if estimate > limits.estimate:
         because = f"its assignment is estimated at {estimate:.3g} s, and at most {limits.estimate:.3g} s are looked at"
         return found(because=because, far=True)
-    known = trials.looked_at.pop(str(layouts), None)
+    known = trials.looked_at.pop(str((layouts, orders)), None)
     tried = known if known and known.plan is plan else TriedPlan(plan, trials.prices)
     if estimate > limits.least and tried.least_seconds > limits.least:  # which takes longer to know
         because = f"takes at least {tried.least_seconds:.3g} s, as a rank computes so long: not simulated"
@@ -262,12 +261,12 @@ def simulate_quickest(done: JointSearch, candidates: Sequence[JointCandidate]) -
     """Simulate the quickest candidate of each kind, with a pipeline and without, then the quickest of all."""
     first, others = quickest_of_kinds(done.inputs, bare_candidates(done.inputs, candidates), done.most)
     slower: dict[Kind, float] = {}  # by kind, what the closed form has to be multiplied by, at least
-    for each in sorted(first, key=lambda each: done.trials.estimate(each.layouts)):
+    for each in sorted(first, key=lambda each: done.trials.estimate(each.layouts, each.orders)):
         found, kind = simulate_fitting(done, each) / each.seconds, kind_of(done.inputs, each)
         slower[kind] = min(found, slower.get(kind, found))
     likely = sorted((slower[kind_of(done.inputs, each)] * each.seconds, number) for number, each in enumerate(others))
     chosen = [others[number] for _, number in likely[: max(0, (done.most - len(done.tried)) // 2)]]
-    for each in sorted(chosen, key=lambda each: done.trials.estimate(each.layouts)):
+    for each in sorted(chosen, key=lambda each: done.trials.estimate(each.layouts, each.orders)):
         if done.spent:
             break
         simulate_fitting(done, each)
@@ -278,7 +277,7 @@ def bare_candidates(inputs: Inputs, candidates: Sequence[JointCandidate]) -> lis
     found: dict[str, JointCandidate] = {}
     for each in candidates:  # the quickest first
         bare = bare_layouts(inputs, each.layouts)
-        found.setdefault(str(bare), replace(each, layouts=bare))
+        found.setdefault(str((bare, each.orders)), replace(each, layouts=bare))
     return [*found.values()]
 
 
@@ -308,16 +307,13 @@ def quickest_of_kinds(
 
 
 def simulate_fitting(done: JointSearch, candidate: JointCandidate) -> float:
-    """Seconds of a candidate by simulation, or that it takes at least; where it does not fit, with backwards of its
-    encoders at once; infinite where it is estimated to be far slower than the best.
+    """Seconds of a candidate by simulation, or that it takes at least; where it does not fit, with encoders that run
+    with their readers; infinite where it is estimated to be far slower than the best.
     """
-    tried = done.fit(candidate.layouts, candidate.kind, done.far_slower)
-    if not (tried.plan or tried.left_out):
-        layouts = {
-            name: layout if name == done.inputs.module else changed(done.inputs, name, layout, AT_ONCE)
-            for name, layout in candidate.layouts.items()
-        }
-        tried = done.fit(layouts, candidate.kind, done.far_slower)
+    for orders in (candidate.orders, few_orders(done.inputs, candidate.layouts)[-1]):
+        tried = done.fit(TriedLayouts(candidate.layouts, candidate.kind, orders=orders), done.far_slower)
+        if tried.plan or tried.left_out:
+            break
     return tried.least or tried.seconds
 
 
@@ -334,5 +330,22 @@ def improve(done: JointSearch) -> None:
             return
         expanded.add(start.seconds)
         for layouts in neighbours(done.inputs, start.layouts):
-            if done.spent or done.change(start, layouts, CLEARLY_SLOWER * start.estimate).seconds < GAIN * least:
+            most = CLEARLY_SLOWER * start.estimate
+            if done.spent or done.change(start, most, layouts=layouts).seconds < GAIN * least:
                 break
+
+
+def place_passes(done: JointSearch) -> None:
+    """Simulate the best joint layouts with the passes of each encoder in other orders, one encoder after another as
+    long as that is quicker, whatever the search has spent by then: one pass for all micro-batches repeats no constants,
+    and passes that keep up with their readers hold less.
+    """
+    inputs, begun = done.inputs, None
+    while (start := done.best) and start is not begun:
+        begun, count = start, micro_batch_count(start.layouts[inputs.module], len(inputs.batches[0].items))
+        for name in start.orders:
+            start = done.best or start
+            for other in other_orders(start.orders[name], count):
+                order = possible_order(inputs, start.layouts, name, other)
+                if order != start.orders[name]:
+                    done.change(start, CLEARLY_SLOWER * start.estimate, orders={**start.orders, name: order})

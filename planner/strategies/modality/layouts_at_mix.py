@@ -16,6 +16,7 @@ from planner.plan.plan_file import Alternative, Layout, Plan
 from planner.scoring import TriedPlan, over_joint_space, plan_doubt, with_score
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
+from planner.strategies.assignment.encoder_orders import Orders, few_orders, orders_of
 from planner.strategies.modality.job_search import search_job
 from planner.strategies.modality.joint_errors import nearest_error, require_possible_fields
 from planner.strategies.modality.joint_search import JointSearch, JointTrials, simulated_joint
@@ -60,7 +61,8 @@ class LayoutsAtMix:
         """
         done, found = self.searched(), dict[float, TriedLayouts]()
         for each in (*filter(None, [done.chosen]), *done.rising):
-            found.setdefault(each.seconds, each)
+            if each.layouts not in [other.layouts for other in found.values()]:
+                found.setdefault(each.seconds, each)
         chosen = [*found.values()][: QUICKEST[self.inputs.effort]]
         for each in chosen:
             self.known[str(each.layouts)] = self.on_batches(each.layouts, each.kind, (each,))
@@ -99,16 +101,21 @@ class LayoutsAtMix:
 
     def on_batches(self, layouts: Layouts, kind: str, first: tuple[TriedLayouts, ...] = ()) -> LayoutsOnBatches:
         """Layouts on all batches; `first`: what was simulated of the first ones."""
-        seconds, doubt = list[float](), 1.0
+        seconds, doubt, orders = list[float](), 1.0, [each.orders for each in first]
         for number, batch in enumerate(self.inputs.batches):
             alone = replace(self.inputs, batches=(batch,))
             known = first[number : number + 1]
-            (found,) = known or (simulated_joint(JointTrials(alone, self.prices), layouts, kind),)
+            (found,) = known or (self.simulated(alone, layouts, kind, orders),)
             if not found.plan:
                 return LayoutsOnBatches(tuple(seconds), found.because, doubt)
             seconds.append(quicker_seconds(alone, found, found.plan))
             doubt = max(doubt, plan_doubt(found.plan))
         return LayoutsOnBatches(tuple(seconds), doubt=doubt)
+
+    def simulated(self, inputs: Inputs, layouts: Layouts, kind: str, known: list[Orders]) -> TriedLayouts:
+        """Layouts on one batch, with passes of encoders in an order that is `known` to be good, or a usual one."""
+        draft = draft_of_layouts(inputs, layouts, orders=[*known, *few_orders(inputs, layouts)])
+        return simulated_joint(JointTrials(inputs, self.prices), layouts, orders_of(draft), kind)
 
     def plan(self, layouts: Layouts, effort: str, alternatives: tuple[Alternative, ...]) -> Plan:
         """The plan of layouts for all batches, which they fit, with these alternatives."""

@@ -26,14 +26,12 @@ from planner.layouts import (
 from planner.plan.plan_file import Layout
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
-from planner.specs.parallelism import EncoderBackward, Parallelism, decided_fields
 from planner.specs.workload.items import part_lengths
 from planner.units import GIB
 
-TIMING = "ahead", "serves", "backward"  # fields of an encoder's layout that say when its passes run
 MEMORY_SHARES = (0.5, 0.25, 0.1)  # of a rank's memory that encoders beside the LLM may have
-# Passes whose activations encoders keep a part of, by when their backwards run: all are kept until the last.
-PASSES: dict[EncoderBackward, int] = {"last": 1, "at_once": 8}
+# Passes of an encoder one of which is kept at a time: all of it, where backwards come last, or a part
+WHOLE, IN_PARTS = 1, 8
 FIRST_TRIED = 256  # quickest layouts that are screened again with less memory; doubled until they are enough
 
 
@@ -214,12 +212,6 @@ def samples_space(inputs: Inputs, ranks: int) -> ModuleSpace:
     problem = layout_problem(inputs)
     problem = replace(problem, trained=replace(problem.trained, ranks=ranks))
     return ModuleSpace(problem, layouts_of(problem, problem.trained.fixed))
-
-
-def fixed_timing(inputs: Inputs, name: str) -> dict[str, Any]:
-    """When an encoder's passes run, as far as the job fixes it."""
-    fixed = decided_fields(inputs.job.fix.layouts.get(name, Parallelism()))
-    return {key: fixed[key] for key in TIMING if key in fixed}
 
 
 def encoder_space(inputs: Inputs, name: str, ranks: int, piped: bool, passes: int) -> ModuleSpace:

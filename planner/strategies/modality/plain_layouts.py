@@ -40,7 +40,7 @@ def plainest(done: JointSearch, quickest: TriedLayouts) -> TriedLayouts:
         if one is None:
             break
         tried.add(str(one))
-        found = done.fit_alike(best, one[0], most) if one[1] else done.change(best, one[0], most)
+        found = done.fit_alike(best, one[0], most) if one[1] else done.change(best, most, layouts=one[0])
         if found.plan and found.seconds <= most and rank(found) < rank(best):
             best, alike = found, one[1]
     return best
@@ -68,7 +68,6 @@ def plainer_fields(inputs: Inputs, name: str, layout: Layout) -> Iterator[Change
     yield {"zero": usual_zero(inputs.software.knobs)}
     yield {"ulysses": 1}
     yield {"ulysses": layout.cp}
-    yield {"serves": 1, "ahead": 0}
     if layout.vpp > 1 and layout.vpp % 2 == 0:
         yield {"vpp": layout.vpp // 2, "stages": even_stages(layers, layout.pp * layout.vpp // 2)}
     yield {"micro_batch": 1 << (layout.micro_batch.bit_length() - 1)}
@@ -76,13 +75,11 @@ def plainer_fields(inputs: Inputs, name: str, layout: Layout) -> Iterator[Change
 
 def joint_points(inputs: Inputs, layouts: Layouts) -> int:
     """How much is unusual about joint layouts, in points: of each module; that its layers recompute different parts;
-    and that passes of encoders are not those of their readers, or their features are kept.
+    and that features of encoders are kept.
     """
     return sum(
         layout_points(each, inputs.software.knobs)
         + (isinstance(each.recompute, dict) and len({*each.recompute.values()} - {"none"}) > 1)
-        + (each.serves > 1)
-        + (each.ahead > 0)
         + (each.features != "computed")
         for each in layouts.values()
     )
@@ -94,5 +91,5 @@ def conventional(done: JointSearch) -> TriedLayouts | None:
     """
     name = "encoder_first_stage" if usual_zero(done.inputs.software.knobs) == 1 else "fsdp_all"
     (usual,) = (each for each in done.starts if each.kind == name)
-    found = done.trials.simulate(usual.layouts, name) if usual.left_out else usual
+    found = done.trials.simulate(usual.layouts, usual.orders, name) if usual.left_out else usual
     return found if found.plan else None

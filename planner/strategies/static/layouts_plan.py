@@ -6,6 +6,7 @@ module that is alone go to whoever has least (assignment/module_items.py).
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from math import ceil, inf
 from typing import NamedTuple, TypeVar
 
@@ -31,6 +32,7 @@ from planner.specs.base import with_fields
 from planner.specs.hardware.cluster import rank_kinds
 from planner.specs.inputs import Inputs
 from planner.specs.job import BY_HAND
+from planner.strategies.assignment.encoder_orders import Orders, few_orders, order_rules, orders_of
 from planner.strategies.assignment.joint_assignment import JointItems
 from planner.strategies.assignment.joint_streams import AssignmentRule, JointAssignment
 from planner.strategies.assignment.module_items import assign_items, micro_batch_count, replica_groups
@@ -78,8 +80,8 @@ def priced_together(inputs: Inputs, runs: bool = True) -> tuple[Plan, Score]:
     return with_fields(plan, outcome=outcome_of(found, AS_FIXED), prediction=prediction_of(found)), found
 
 
-def assign_batch(inputs: Inputs, layouts: dict[str, Layout]) -> Plan:
-    """The priced plan of a batch in which layouts are those of an earlier one, in the largest micro-batches that fit.
+def assign_batch(inputs: Inputs, earlier: Plan) -> Plan:
+    """The priced plan of a batch in which layouts are those of an `earlier` one, in the largest micro-batches that fit.
     Raises InputError, and Infeasible where none do.
     """
 
@@ -87,18 +89,19 @@ def assign_batch(inputs: Inputs, layouts: dict[str, Layout]) -> Plan:
         require_legal(draft, str(inputs.file))
         return with_score(draft, AS_FIXED)
 
-    return first_that_fits(drafts_of_batch(inputs, layouts), priced)
+    return first_that_fits(drafts_of_batch(inputs, earlier), priced)
 
 
-def drafts_of_batch(inputs: Inputs, layouts: dict[str, Layout]) -> Iterator[Plan]:
+def drafts_of_batch(inputs: Inputs, earlier: Plan) -> Iterator[Plan]:
     """The plans of a batch with layouts of an earlier one, before their check: with micro-batches of as many samples as
     the layout says, then of fewer and fewer, as its own samples may hold more; of its items as much offloaded as hides
-    behind them.
+    behind them. Passes of encoders run as they did, or as is estimated to be quicker.
     """
+    layouts, usual = earlier.layouts, [orders_of(earlier), *few_orders(inputs, earlier.layouts)]
     llm = layouts[inputs.module]
     for size in (llm.micro_batch,) if packs_samples(inputs) else falling_sizes(llm, len(inputs.batches[0].items)):
         smaller = {**layouts, inputs.module: with_fields(llm, micro_batch=size)}
-        draft = with_fields(draft_of_layouts(inputs, smaller), layouts=layouts)
+        draft = with_fields(draft_of_layouts(inputs, smaller, orders=usual), layouts=layouts)
         yield with_hidden_offload(draft, pricing_of(draft))
 
 
@@ -132,13 +135,15 @@ def plan_together(inputs: Inputs, runs: bool = True) -> Plan:
     return plan_of_layouts(by_hand, placed_layouts(inputs, runs and not packs_samples(inputs)), runs)
 
 
-def plan_of_layouts(inputs: Inputs, layouts: dict[str, Layout], runs: bool = True) -> Plan:
+def plan_of_layouts(
+    inputs: Inputs, layouts: dict[str, Layout], runs: bool = True, orders: Sequence[Orders] = ()
+) -> Plan:
     """The unpriced plan of one batch with a decided layout of every module, by the job's strategy: the quicker of two
-    assignments. Raises InputError where its layouts, or if it is to run, it as a whole is not legal, and Infeasible
-    where a sample is more than a rank may hold.
+    assignments, with one of these `orders` of encoders' passes. Raises InputError where its layouts, or if it is to
+    run, it as a whole is not legal, and Infeasible where a sample is more than a rank may hold.
     """
     require_lawful(inputs, layouts, plan_edges(inputs, layouts))
-    plan = quicker_assignment(inputs, draft_of_layouts(inputs, layouts))
+    plan = quicker_assignment(inputs, draft_of_layouts(inputs, layouts, orders=orders))
     if runs:
         require_legal(plan, str(inputs.file))
     return plan
@@ -158,7 +163,7 @@ def quicker_assignment(
     so are items of a module that is alone. `seconds`: of the draft's step, where it was simulated before.
     """
     for choose in () if packs_samples(inputs) or len(draft.layouts) == 1 else others:
-        other = draft_of_layouts(inputs, draft.layouts, choose)
+        other = draft_of_layouts(inputs, draft.layouts, choose, [orders_of(draft)])
         if other.steps != draft.steps:
             seconds = fitting_seconds(draft) if seconds == inf else seconds
             draft, seconds = min((draft, seconds), (other, fitting_seconds(other)), key=lambda each: each[1])
@@ -177,11 +182,27 @@ def fitting_seconds(plan: Plan, shared: SharedPrices | None = None) -> float:
         return inf
 
 
-def draft_of_layouts(inputs: Inputs, layouts: dict[str, Layout], choose: Choose = JointItems.best) -> Plan:
-    """The plan of one batch before its check; `choose`: which assignment is taken, where samples are not packed. Raises
-    Infeasible where a sample is more than a rank may hold.
+def draft_of_layouts(
+    inputs: Inputs, layouts: dict[str, Layout], choose: Choose = JointItems.best, orders: Sequence[Orders] = ()
+) -> Plan:
+    """The plan of one batch before its check; `choose`: which assignment is taken, where samples are not packed.
+    `orders`: of encoders' passes, a few usual ones where there are none; of those that fit the one that is estimated to
+    be the quickest, where none does that which needs least. Raises Infeasible where a sample is more than a rank may
+    hold.
     """
-    return estimated_draft(inputs, layouts, SharedPrices(), choose).plan
+    shared, some = SharedPrices(), orders or few_orders(inputs, layouts)
+    drafts = [estimated_draft(inputs, layouts, some[0], shared, choose)]
+    if rule := drafts[0].rule:  # which is as good for other orders, and takes long to find
+        choose = partial(JointItems.by_rule, rule=rule)
+    others = [each for number, each in enumerate(some) if each not in some[:number]][1:]
+    drafts += [estimated_draft(inputs, layouts, each, shared, choose) for each in others]
+    drafts.sort(key=lambda each: each.seconds)
+    shares = list[float]()
+    for each in drafts if len(drafts) > 1 and inputs.job.limits.tokens_per_rank is None else ():
+        shares.append(TriedPlan(each.plan, shared).least_share)
+        if shares[-1] <= 1.0:
+            return each.plan
+    return drafts[shares.index(min(shares)) if shares else 0].plan
 
 
 class EstimatedDraft(NamedTuple):
@@ -193,7 +214,7 @@ class EstimatedDraft(NamedTuple):
 
 
 def estimated_draft(
-    inputs: Inputs, layouts: dict[str, Layout], shared: SharedPrices, choose: Choose = JointItems.best
+    inputs: Inputs, layouts: dict[str, Layout], orders: Orders, shared: SharedPrices, choose: Choose = JointItems.best
 ) -> EstimatedDraft:
     """The plan of one batch before its check, with the estimate of its seconds; `shared`: prices, with other plans of
     the job.
@@ -204,7 +225,7 @@ def estimated_draft(
     elif len(layouts) == 1:
         micro_batches, groups = items_by_group(pricing, inputs, layouts[inputs.module])
     else:
-        chosen = choose(JointItems(pricing, inputs, layouts))
+        chosen = choose(JointItems(pricing, inputs, layouts, orders))
         rule = chosen.rule
         seconds = chosen.seconds + once_a_step_seconds(pricing, inputs.module, chosen.seconds)
         micro_batches, groups = assigned_by_group(chosen, inputs, layouts)
@@ -219,12 +240,18 @@ def estimated_draft(
         groups,
         nonempty_micro_batches(micro_batches, layouts[inputs.module]),
     )
-    return EstimatedDraft(with_fields(plan, edges=plan_edges(inputs, layouts)), seconds, rule)
+    return EstimatedDraft(with_orders(with_fields(plan, edges=plan_edges(inputs, layouts)), orders), seconds, rule)
+
+
+def with_orders(plan: Plan, orders: Orders) -> Plan:
+    """A plan of one step whose encoders' passes run in these orders, as rules say it."""
+    (step,), rules = plan.steps, order_rules(orders, plan.edges)
+    return with_fields(plan, steps=(with_fields(step, order={"place": rules} if rules else {}),))
 
 
 def joint_items(inputs: Inputs, layouts: dict[str, Layout]) -> JointItems:
     """The samples of a batch with what they read, to be assigned to replicas of these layouts."""
-    return JointItems(pricing_for(inputs, layouts), inputs, layouts)
+    return JointItems(pricing_for(inputs, layouts), inputs, layouts, few_orders(inputs, layouts)[0])
 
 
 def pricing_for(inputs: Inputs, layouts: dict[str, Layout], shared: SharedPrices | None = None) -> Pricing:
@@ -236,10 +263,6 @@ def packed_by_group(
     pricing: Pricing, inputs: Inputs, layouts: dict[str, Layout]
 ) -> tuple[list[MicroBatch], dict[str, Group]]:
     """Micro-batches of samples that are packed to the job's limits, and the groups by name. Raises InputError."""
-    for name in (name for name, layout in layouts.items() if layout.serves > 1):
-        message = f"a pass of `{name}` computes what its own packs read, and serves is {layouts[name].serves}"
-        where = f"{inputs.file} (fix.layouts.{name}.serves)"
-        raise InputError(message, where=where, fix="leave serves out, or limits.inputs_per_rank and tokens_per_rank")
     groups = {name: [*replica_groups(layout).values()] for name, layout in layouts.items()}
     packed = packed_micro_batches(pricing, inputs, layouts)
     return micro_batches_of(inputs.module, packed, groups), named_groups(groups)

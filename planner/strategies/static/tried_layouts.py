@@ -15,6 +15,7 @@ from planner.plan.descriptions import placed_layout
 from planner.plan.plan_file import Layout, Plan, PricedLayouts
 from planner.scoring import least_expected, passed_over, plan_doubt
 from planner.specs.base import with_fields
+from planner.strategies.assignment.encoder_orders import Orders
 from planner.strategies.assignment.joint_streams import AssignmentRule
 from planner.units import percent
 
@@ -30,6 +31,7 @@ class TriedLayouts:
     because: str = ""
     estimate: float = inf  # of the step, by its closed form, or by its assignment alone (assignment/step_estimate.py)
     rule: AssignmentRule | None = None  # of its assignment
+    orders: Orders = field(default_factory=dict)  # of encoders' passes
     least: float = 0.0  # seconds that the step takes at least, where that is why there is no plan
     far: bool = False  # its estimate is beyond the limit, and it was not simulated
     memory_share: float = inf  # the fullest rank's bytes over what it may hold, where that is why there is no plan

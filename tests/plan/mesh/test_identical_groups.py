@@ -1,6 +1,6 @@
 """Groups that do alike: what sets them apart, and that nothing sets apart those that are alike."""
 
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from planner.plan.legal.plan_laws import violations
@@ -95,6 +95,9 @@ def test_one_component_has_nothing_alike():
 @examples(100)
 @given(any_fed_replicas(("llm", "seer", "late")))
 def test_ranks_that_are_alike_have_the_same_tasks_in_the_same_order(plan):
+    """But where a reader alone synchronises in every micro-batch: a send may then be on either side of a backward."""
+    reader = next(layout for name, layout in plan.layouts.items() if name != "vit")
+    assume(reader.zero != 3 or plan.layouts["vit"].zero == 3)
     found = identical_groups(plan, 0)
     whole, left = expand(plan), expand(plan, 0, found.ranks)
     for rank in range(plan.size):

@@ -1,8 +1,10 @@
-"""When passes of encoders run: ahead of their readers or for them, backwards at once or last, as their layouts say."""
+"""When passes of encoders run: ahead of their readers or for them, backwards at once or last, as rules say."""
 
 from collections.abc import Mapping
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from planner.costs.cost_lines import Cost
 from planner.plan.legal.plan_laws import violations
@@ -10,8 +12,9 @@ from planner.plan.plan_file import Edge, Group, Layout, Plan, Step, TaskPlacemen
 from planner.plan.tasks.expand import expand
 from planner.simulate import simulate
 from planner.specs.base import Ranks, with_fields
+from planner.strategies.assignment.encoder_orders import EncoderOrder, orders_of
 from tests.plan.tasks.test_encoder_tasks import check_order
-from tests.plans import decoder, encoder_plan, plan_of, stages_of, uses, vit
+from tests.plans import decoder, encoder_plan, plan_of, stages_of, timed, uses, vit
 from tests.several import at_other_times, legal
 
 STAGES = 4
@@ -37,11 +40,11 @@ def colocated(micro_batches: int, schedule: str = "1f1b", ranks: Ranks | None = 
     )
     layouts = {
         "llm": Layout(ranks=stages, pp=STAGES, vpp=chunks, stages=stages_of(2 * STAGES, chunks * STAGES)),
-        "vit": Layout(ranks=seeing, dp=len(seeing), **times),
+        "vit": Layout(ranks=seeing, dp=len(seeing)),
     }
     groups = {"all": Group(ranks=stages)} | {f"v{at}": Group(ranks=Ranks((rank,))) for at, rank in enumerate(seeing)}
     step = Step(sync="step", micro_batches=rows, order={"llm": schedule})
-    return plan_of(size, facts, layouts, groups, step, (Edge(source="vit", target="llm"),))
+    return timed(plan_of(size, facts, layouts, groups, step, (Edge(source="vit", target="llm"),)), "vit", **times)
 
 
 def without_encoder(plan: Plan) -> Plan:
@@ -53,10 +56,6 @@ def without_encoder(plan: Plan) -> Plan:
     )
     layouts = {"llm": plan.layouts["llm"]}
     return with_fields(plan, uses=facts, layouts=layouts, edges=(), steps=(step,), groups={"all": plan.groups["all"]})
-
-
-def timed(plan: Plan, name: str, **times) -> Plan:
-    return with_fields(plan, layouts={**plan.layouts, name: with_fields(plan.layouts[name], **times)})
 
 
 def passes(plan: Plan, rank: int) -> list[str]:
@@ -78,26 +77,26 @@ def unit_step(plan: Plan, **seconds: float) -> float:
     return simulate(expand(plan), price).step_seconds
 
 
-TIMES = [(ahead, backward) for ahead in (0, 1, 3, 9) for backward in ("last", "at_once")]
+TIMES = [(ahead, at_once) for ahead in (0, 1, 3, None) for at_once in (False, True)]
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
-@pytest.mark.parametrize(("ahead", "backward"), TIMES)
-def test_an_encoder_without_any_work_delays_nothing(schedule, ahead, backward):
+@pytest.mark.parametrize(("ahead", "at_once"), TIMES)
+def test_an_encoder_without_any_work_delays_nothing(schedule, ahead, at_once):
     """On all ranks, some of them, or its own, whenever it runs: the step is that of the decoder alone."""
     alone = unit_step(without_encoder(colocated(8, schedule)))
     assert alone == {"1f1b": 33, "gpipe": 33, "zb_h1": 27, "interleaved": 57}[schedule]
     for ranks in (None, Ranks((0,)), Ranks((1, 2)), Ranks((3, 4)), Ranks((4, 5))):
-        plan = colocated(8, schedule, ranks, ahead=ahead, backward=backward)
-        if ranks == Ranks((4, 5)) and not ahead:
+        plan = colocated(8, schedule, ranks, ahead=ahead, at_once=at_once)
+        if ranks == Ranks((4, 5)) and ahead == 0:
             continue
         assert unit_step(plan) == alone, ranks
 
 
-@pytest.mark.parametrize(("ahead", "backward"), TIMES)
-def test_an_encoder_on_all_ranks_adds_no_more_than_its_work(ahead, backward):
+@pytest.mark.parametrize(("ahead", "at_once"), TIMES)
+def test_an_encoder_on_all_ranks_adds_no_more_than_its_work(ahead, at_once):
     for share in (0.1, 0.25, 0.5, 1.0):
-        plan = colocated(8, ahead=ahead, backward=backward)
+        plan = colocated(8, ahead=ahead, at_once=at_once)
         assert unit_step(plan, F=share, B=2 * share) <= 33 + 8 * 3 * share + 1e-9
 
 
@@ -122,8 +121,8 @@ def test_on_the_first_stage_forwards_run_ahead_from_when_the_last_begins(ahead):
 def test_the_decoder_has_its_own_order(schedule):
     for rank in range(STAGES):
         usual = [name for name in passes(without_encoder(colocated(8, schedule)), rank)]
-        for ahead, backward in TIMES:
-            own = passes(colocated(8, schedule, ahead=ahead, backward=backward), rank)
+        for ahead, at_once in TIMES:
+            own = passes(colocated(8, schedule, ahead=ahead, at_once=at_once), rank)
             assert [name for name in own if name.startswith("llm.")] == usual
 
 
@@ -149,20 +148,20 @@ def test_no_stage_begins_later_for_what_is_ahead(schedule, ahead):
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_between_the_gradient_of_its_outputs_and_a_backward_at_once_is_no_pass_of_the_decoder(schedule):
-    own = passes(colocated(8, schedule, backward="at_once"), 0)
+    own = passes(colocated(8, schedule, at_once=True), 0)
     gradient = "I" if schedule == "zb_h1" else "B"
     for m in range(8):
         made = max(at for at, name in enumerate(own) if name == f"llm.{gradient}{m}")
         assert not any(name.startswith("llm.") for name in own[made + 1 : own.index(f"B{m}")])
 
 
-@pytest.mark.parametrize("ahead", [0, 1, 9])
+@pytest.mark.parametrize("ahead", [0, 1, None])
 def test_ranks_of_their_own_have_forwards_as_far_ahead(ahead):
     """What is at once behind the gradients of micro-batch m is in front of the forward of a later one, by `ahead`."""
-    plan = colocated(12, ranks=Ranks((4,)), ahead=ahead, backward="at_once")
+    plan = colocated(12, ranks=Ranks((4,)), ahead=ahead, at_once=True)
     own = passes(plan, 4)
     before = {m: sum(name[0] == "F" for name in own[: own.index(f"B{m}")]) for m in range(12)}
-    assert before == {m: min(12, STAGES + m + ahead) for m in range(12)}
+    assert before == {m: min(12, STAGES + m + ahead) if ahead is not None else 12 for m in range(12)}
 
 
 def held(plan: Plan, name: str) -> dict[tuple[int, str], int]:
@@ -191,9 +190,9 @@ def test_what_is_further_ahead_keeps_more_and_what_is_at_once_less_at_every_pass
         if plan.steps[0].placements:
             continue
         for name in {edge.source for edge in plan.edges}:
-            kept = [held(timed(plan, name, ahead=ahead), name) for ahead in (0, 1, 2, 9)]
+            kept = [held(timed(plan, name, ahead=ahead), name) for ahead in (0, 1, 2, None)]
             assert not any(exceeds(kept[at + 1], kept[at]) for at in range(3))
-            at_once = held(timed(plan, name, backward="at_once"), name)
+            at_once = held(timed(plan, name, at_once=True), name)
             assert not exceeds(kept[0], at_once)
             different += (kept[-1] != kept[0]) + (at_once != kept[0])
     assert different > 20
@@ -212,9 +211,7 @@ def test_a_placed_task_stays_where_it_is_placed():
         TaskPlacement(do="vit.B0", on="v0", after="llm.B1@0"),
     )
     plan = encoder_plan(places)
-    usual, other = (
-        [task.id for task in expand(each)] for each in (plan, timed(plan, "vit", ahead=1, backward="at_once"))
-    )
+    usual, other = ([task.id for task in expand(each)] for each in (plan, timed(plan, "vit", ahead=1, at_once=True)))
     for ids in (usual, other):
         assert ids.index("vit[4-7]/F/1/v1") < ids.index("llm[0-1]/F/0/all")
         assert ids.index("vit[4-7]/B/0/v0") > ids.index("llm[0-1]/B/1/all")
@@ -222,15 +219,50 @@ def test_a_placed_task_stays_where_it_is_placed():
 
 
 def test_a_frozen_encoder_has_no_backward_at_any_time():
-    plan = colocated(4, ahead=2, backward="at_once")
+    plan = colocated(4, ahead=2, at_once=True)
     models = {**plan.uses.models, "vit": with_fields(plan.uses.models["vit"], trained="none")}
     frozen = with_fields(plan, uses=with_fields(plan.uses, models=models))
     assert not violations(frozen)
     assert {task.phase for task in expand(frozen) if task.module == "vit"} == {"F", "send", "recv"}
 
 
-def test_only_a_module_that_feeds_others_has_such_times():
-    for field, value in (("ahead", 1), ("backward", "at_once")):
-        (found,) = violations(timed(colocated(4), "llm", **{field: value}))
-        assert found.where == f"layouts.llm.{field}" and "feeds no module" in found.message
-        assert found.fix == f"leave `{field}` out"
+def test_a_rule_is_of_a_module_and_who_reads_it():
+    plan = colocated(4)
+
+    def told(do: str, **where: str) -> list[str]:
+        steps = (with_fields(plan.steps[0], order={"place": (TaskPlacement(do=do, **where),)}),)
+        return [each.message for each in violations(with_fields(plan, steps=steps))]
+
+    assert told("vit.F", before="llm.F-1") == told("vit.F", before="llm.F0") == told("vit.B", after="llm.B") == []
+    assert "feeds no module" in told("llm.F", before="vit.F-1")[0]
+    assert "reads nothing" in told("vit.F", before="vit.F-1")[0]
+
+
+@pytest.mark.parametrize(
+    ("do", "where"),
+    [
+        ("vit.F", {"after": "llm.F-1"}), ("vit.F", {"before": "llm.F2"}), ("vit.B", {"before": "llm.B"}),
+        ("vit.B", {"after": "llm.B1"}), ("vit.F", {"beside": "llm.F0"}), ("vit.F1", {"before": "llm.F-1"}),
+        ("vit.F[0]", {"before": "llm.F-1"}), ("vit.F-1", {"before": "llm.F-1"}), ("vit.F1", {"before": "llm.F"}),
+        ("vit.W", {"after": "llm.B"}),
+    ],
+)  # fmt: skip
+def test_a_rule_says_how_far_ahead_or_behind_what(do, where):
+    with pytest.raises(ValueError, match="names no micro-batch"):
+        TaskPlacement(do=do, **where)
+
+
+@given(st.none() | st.integers(0, 5), st.booleans(), st.sampled_from((1, 2, 4, None)))
+def test_orders_are_read_back_from_the_rules_and_passes_of_a_plan(ahead, at_once, serves):
+    plan = colocated(8)
+    rows = [dict(row) for row in plan.steps[0].micro_batches]
+    for number, row in enumerate(rows):
+        if number % (serves or 8):
+            del row["vit"]
+    plan = timed(
+        with_fields(plan, steps=(with_fields(plan.steps[0], micro_batches=tuple(rows)),)),
+        "vit",
+        ahead=ahead,
+        at_once=at_once,
+    )
+    assert orders_of(plan) == {"vit": EncoderOrder(serves, ahead, at_once)}
