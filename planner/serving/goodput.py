@@ -18,8 +18,8 @@ from planner.specs.workload.requests.request import Request, at_rate, rate_of
 
 WITHIN = 0.01  # a goodput that is found is at most this share below the greatest
 SLOWEST = 2.0**-10  # of the bound, below which nothing is looked for
-LASTS = 20.0  # times as long as a request that is barely in time, that a run lasts
-MOST_RUN = 3000  # requests to which a file is repeated at most
+LASTS = 10.0  # times as long as a request that is barely in time, that a run lasts
+MOST_RUN = 1000  # requests to which a file is repeated at most
 
 
 @dataclass(frozen=True, slots=True)
