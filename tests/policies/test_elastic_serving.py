@@ -16,9 +16,7 @@ EVEN = [InstanceSpec(stage, PRICES) for stage in "eeppdd"]
 CHOICE = ElasticChoice()
 
 
-@given(
-    waits=st.floats(0, 100), rate=st.floats(0, 10), arrivals=st.floats(0.1, 100), instances=st.integers(1, 20)
-)
+@given(waits=st.floats(0, 100), rate=st.floats(0, 10), arrivals=st.floats(0.1, 100), instances=st.integers(1, 20))
 @examples(100)
 def test_more_instances_never_lack_more(waits, rate, arrivals, instances):
     load = Load(waits, rate, arrivals)
