@@ -6,7 +6,8 @@ Of encoding and prefill, with `rate` seconds of work that come in a second, as i
 
     lack(n) = arrivals · ∫ b(t)/n dt        b(t) = max(0, B + (rate − use·n)·t)
 
-Of decoding, with A answers, of which each instance has A/n: what each token takes beyond `use` of what is promised,
+Of decoding, with A answers (or those that are to be expected), A/n on each instance: what each token takes
+beyond `use` of what is promised,
 
     lack(n) = A · horizon · max(0, 1 − use·tpot/step(A/n))
 
@@ -21,12 +22,14 @@ instances, as batches grow instead, and so it shrinks first. Whoever has least t
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import ceil
 from typing import NamedTuple
 
 from planner.simulate.serving import InstanceView, ServingAction, ServingState, Stages
 from planner.specs.service import Service
 from planner.specs.workload.requests.request import Request
 
+KNOWN = 0.4  # of as many requests as came within the window, those that have ended: short ones do so first
 MOVING: tuple[Stages, ...] = ("e", "p", "d")
 
 
@@ -34,7 +37,7 @@ MOVING: tuple[Stages, ...] = ("e", "p", "d")
 class ElasticChoice:
     """How a policy of instances weighs; seconds where nothing else is said."""
 
-    window: float = 10.0
+    window: float = 20.0
     horizon: float = 10.0
     use: float = 0.9  # of an instance's time, and of a promised token's
     margin: float = 1.5
@@ -62,6 +65,8 @@ class DecodeLoad(NamedTuple):
     """Answers, the tokens that they attend to in the mean, and what an iteration of them takes."""
 
     answers: int
+    tokens: float  # that those who come want in a second
+    limit: int  # answers of an instance at once
     steps: Sequence[float]  # by answers, seconds
     cached_s: float
     attended: float
@@ -69,10 +74,25 @@ class DecodeLoad(NamedTuple):
 
     def lack(self, instances: int, choice: ElasticChoice) -> float:
         """Seconds by which tokens are late within the horizon, together."""
-        batch = self.answers / instances
-        step = self.steps[min(len(self.steps) - 1, round(batch))] + self.cached_s * batch * self.attended
-        late = max(0.0, 1.0 - choice.use * self.tpot_s / step) if step else 0.0
-        return self.answers * choice.horizon * late
+        batch = max(self.answers / instances, self.coming(instances))
+        within = min(batch, float(self.limit))
+        if not within:
+            return 0.0
+        step = self.step(within) * batch / within  # beyond the limit some wait
+        return batch * instances * choice.horizon * max(0.0, 1.0 - choice.use * self.tpot_s / step)
+
+    def step(self, batch: float) -> float:
+        """Seconds of an iteration."""
+        return self.steps[min(len(self.steps) - 1, ceil(batch))] + self.cached_s * batch * self.attended
+
+    def coming(self, instances: int) -> float:
+        """Answers of an instance when as much goes as comes: tokens a second times a step (Little's law)."""
+        each, batch = self.tokens / instances, 1.0
+        if each * self.step(self.limit) >= self.limit:
+            return each * self.step(self.limit)
+        for _ in range(20):
+            batch = each * self.step(batch)
+        return batch
 
 
 class Move(NamedTuple):
@@ -137,7 +157,15 @@ class ElasticServing:
         return {
             "e": Load(waiting_images, encode / span, images / span),
             "p": Load(sum(each for _, each in waits), prefill / span, len(self.recent) / span),
-            "d": DecodeLoad(len(answering), price.steps, price.cached_s, attended, self.service.tpot_s),
+            "d": DecodeLoad(
+                answers=len(answering),
+                tokens=len(self.recent) / span * state.ended[1] / max(1, state.ended[0]),
+                limit=state.setup.answers,
+                steps=price.steps,
+                cached_s=price.cached_s,
+                attended=attended,
+                tpot_s=self.service.tpot_s,
+            ),
         }
 
     def best_move(
@@ -149,7 +177,8 @@ class ElasticServing:
         for target in MOVING:
             gain = loads[target].lack(counts[target], choice) - loads[target].lack(counts[target] + 1, choice)
             for source in MOVING:
-                if source == target or counts[source] < 2:
+                unknown = source == "d" and state.ended[0] < KNOWN * len(self.recent)  # how long answers become
+                if source == target or counts[source] < 2 or unknown:
                     continue
                 lost = loads[source].lack(counts[source] - 1, choice) - loads[source].lack(counts[source], choice)
                 held = loads["d"].answers / counts["d"] if source == "d" and isinstance(loads["d"], DecodeLoad) else 1.0

@@ -23,7 +23,7 @@ def test_more_instances_never_lack_more(waits, rate, arrivals, instances):
     fewer, more = load.lack(instances, CHOICE), load.lack(instances + 1, CHOICE)
     assert fewer >= more >= 0.0
     steps = PRICES.iteration.steps
-    answers = DecodeLoad(round(waits), steps, PRICES.iteration.cached_s, 100.0 * rate, SERVICE.tpot_s)
+    answers = DecodeLoad(round(waits), 50.0 * rate, 64, steps, PRICES.iteration.cached_s, 100.0 * rate, SERVICE.tpot_s)
     assert answers.lack(instances, CHOICE) >= answers.lack(instances + 1, CHOICE) >= 0.0
 
 
