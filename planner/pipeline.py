@@ -7,7 +7,7 @@ job → Inputs → strategy → Plan → verify → simulate → Timeline
 These functions are the API. What joins them with files and pages stands in `planner.workflows`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -87,15 +87,10 @@ def chosen_of(inputs: Inputs, on_offer: OnProgress, whole_front: bool = False) -
 
 
 def serve(
-    job: str,
-    asked: serving.Asked,
-    orders: Sequence[serving.QueueOrder] = serving.ORDERS,
-    any_rate: bool = False,
-    with_front: bool = False,
-    on_split: OnProgress = silent,
+    job: str, asked: serving.Asked, wanted: serving.Wanted, on_split: OnProgress = silent
 ) -> serving.ServingAnswer:
     """How a cluster is shared among the stages of a job's model that is served."""
-    return serving.answer(serving.served_inputs(job, asked), orders, any_rate, with_front, on_split)
+    return serving.answer(serving.served_inputs(job, asked), wanted, on_split)
 
 
 def plan_of(inputs: Inputs) -> Plan:

@@ -235,10 +235,14 @@ def models() -> st.SearchStrategy:
 
 
 def workloads() -> st.SearchStrategy:
-    """With lengths, or tasks in their place."""
+    """With lengths, or tasks or requests in their place."""
     tasks = st.dictionaries(NAMES, unchecked(TaskSamples), min_size=1, max_size=2)
     nothing = {"lengths": st.just(0), "batch_rows": st.just(0), "streams": st.just({})}
-    return unchecked(Workload, tasks=st.just({})) | unchecked(Workload, tasks=tasks, **nothing)
+    none = st.just("")
+    trained = unchecked(Workload, tasks=st.just({}), requests=none) | unchecked(
+        Workload, tasks=tasks, requests=none, **nothing
+    )
+    return trained | unchecked(Workload, tasks=st.just({}), requests=TEXT.filter(bool), **nothing)
 
 
 def texts() -> st.SearchStrategy:

@@ -1,6 +1,7 @@
-"""Policies of a cluster that many jobs share: who gets how many GPUs of which kind, when, and what comes of it."""
+"""Policies of GPUs that many share: which job gets how many of which kind, when; which server takes on which stage."""
 
 from planner.policies.choice import PLACE_NAMES, policy, policy_names
+from planner.policies.elastic_serving import ElasticChoice, ElasticServing
 from planner.policies.fair import least_makespan
 from planner.policies.numbering import nearest_gpus, placed
 from planner.policies.orders import ORDERS
@@ -11,6 +12,8 @@ from planner.policies.want import Want
 __all__ = [
     "ORDERS",
     "PLACE_NAMES",
+    "ElasticChoice",
+    "ElasticServing",
     "Schedule",
     "Want",
     "happened",

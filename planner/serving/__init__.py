@@ -1,6 +1,6 @@
 """Servers of a model: static splits of GPUs among stages, bounds over all, and the goodput of the best."""
 
-from planner.serving.answer import ServingAnswer, answer
+from planner.serving.answer import ServingAnswer, Wanted, answer
 from planner.serving.best_split import ORDERS, Found, best_split, family_splits
 from planner.serving.goodput import Question, greatest, history_of, in_time, repeated
 from planner.serving.launched import launch_script
@@ -23,6 +23,7 @@ __all__ = [
     "Share",
     "Split",
     "SplitBounds",
+    "Wanted",
     "answer",
     "best_split",
     "family_splits",

@@ -7,6 +7,7 @@ from math import ceil
 from planner.callbacks import OnProgress, silent
 from planner.errors import Infeasible
 from planner.serving.best_split import ORDERS, Found, best_split, family_splits, passing
+from planner.serving.elastic import ElasticAnswer, elastic_answer
 from planner.serving.goodput import Question, history_of
 from planner.serving.served_inputs import ServedInputs
 from planner.serving.splits import FAMILIES, Split
@@ -26,6 +27,7 @@ class ServingAnswer:
     best: Found
     history: ServingHistory  # of the best, at the rate of the requests
     front: tuple[Found, ...] = ()  # the best of fewer GPUs, fewest first
+    elastic: ElasticAnswer | None = None  # what a policy has that changes the split; None: not asked for
 
     @property
     def split(self) -> Split:
@@ -43,29 +45,36 @@ class ServingAnswer:
         return None if whole is None else whole * gpus / self.inputs.cluster.size
 
 
-def answer(
-    inputs: ServedInputs,
-    orders: Sequence[QueueOrder] = ORDERS,
-    any_rate: bool = False,
-    with_front: bool = False,
-    on_split: OnProgress = silent,
-) -> ServingAnswer:
-    """The best static answer. Raises Infeasible where none is in time, or requests come quicker than any serves them:
-    with how many GPUs would do.
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is asked of an answer."""
+
+    orders: Sequence[QueueOrder] = ORDERS
+    any_rate: bool = False  # also where requests come quicker than any split serves them
+    front: bool = False  # the best of fewer GPUs too
+    switch_s: float | None = None  # of the moves of a policy that changes the split; None: none is asked for
+
+
+def answer(inputs: ServedInputs, wanted: Wanted, on_split: OnProgress = silent) -> ServingAnswer:
+    """The best static answer, and what a policy has beside it. Raises Infeasible where no split is in time, or requests
+    come quicker than any serves them: with how many GPUs would do.
     """
     question, gpus = inputs.question, inputs.cluster.size
-    found = tuple(every_family(question, gpus, inputs.degrees, orders, on_split))
+    found = tuple(every_family(question, gpus, inputs.degrees, wanted.orders, on_split))
     best = max(found, key=lambda each: each.goodput)
     if best.split is None:
         raise never_in_time(inputs)
-    if best.goodput < question.rate and not any_rate:
+    if best.goodput < question.rate and not wanted.any_rate:
         raise too_fast(question, best, gpus)
-    fewer = [every_family(question, each, inputs.degrees, orders, on_split) for each in counts(gpus) if with_front]
+    fewer = [
+        every_family(question, each, inputs.degrees, wanted.orders, on_split) for each in counts(gpus) if wanted.front
+    ]
     front = tuple(max(each, key=lambda one: one.goodput) for each in fewer if each)
     setup = replace(question.setup, order=best.order)
     times = min(1.0, best.goodput / question.rate)
     history = history_of(question, best.split, setup, times)
-    return ServingAnswer(inputs, gpus, found, best, history, tuple(each for each in front if each.split))
+    elastic = None if wanted.switch_s is None else elastic_answer(question, best, found, gpus, wanted.switch_s)
+    return ServingAnswer(inputs, gpus, found, best, history, tuple(each for each in front if each.split), elastic)
 
 
 def every_family(

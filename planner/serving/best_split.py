@@ -1,7 +1,8 @@
 """The best static split of a family under an order of queues: exact over the declared space, as far as bounds decide.
 
 Splits come in the order of what their work alone would let them do. One whose bound (split_bounds.py) is no better than
-the best that is known is passed over; of any other one run tells whether it is better, and only then how much.
+the best that is known is passed over; of any other one run tells whether it is better, first of the first requests, as
+who is late in a short run is later in a long one; and only then how much.
 """
 
 from collections.abc import Callable, Sequence
@@ -37,7 +38,7 @@ def best_split(
     bounds = SplitBounds(question.requests, question.service, question.prices, setup)
     able = sorted(((bounds.bound(split), split) for split in splits), key=lambda each: (-each[0], each[1].gpus))
     most = able[0][0]
-    long = question.lasting(most)
+    long, quick = question.lasting(most), question.quick()
     best, times, tried = None, known / question.rate, 0
     for number, (bound, split) in enumerate(able):
         on_split(number, len(able), split.text)
@@ -46,7 +47,7 @@ def best_split(
             break
         tried += 1
         passes = passing(long, split, order)
-        if needed and not passes(needed):
+        if needed and not (passing(quick, split, order)(needed) and passes(needed)):
             continue
         found = greatest(passes, needed, bound)
         if found > times:

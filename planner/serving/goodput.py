@@ -18,8 +18,9 @@ from planner.specs.workload.requests.request import Request, at_rate, rate_of
 
 WITHIN = 0.01  # a goodput that is found is at most this share below the greatest
 SLOWEST = 2.0**-10  # of the bound, below which nothing is looked for
-LASTS = 20.0  # times as long as a request that is barely in time, that a run lasts
-MOST_RUN = 3000  # requests to which a file is repeated at most
+LASTS = 10.0  # times as long as a request that is barely in time, that a run lasts
+MOST_RUN = 4000  # requests to which a file is repeated at most
+QUICK_RUN = 600  # requests of a run that tells soon what is late
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +37,16 @@ class Question:
         """Requests a second, as the file has them."""
         return rate_of(self.requests)
 
-    def lasting(self, times: float) -> "Question":
-        """The question with requests that last long enough when they come so many times as fast."""
+    def quick(self) -> "Question":
+        """The question with the first requests alone."""
+        return replace(self, requests=self.requests[:QUICK_RUN])
+
+    def lasting(self, times: float, seconds: float = 0.0) -> "Question":
+        """The question with requests that last long enough, and so many seconds, when they come so many times as
+        fast.
+        """
         tokens = sum(each.output_tokens for each in self.requests) / len(self.requests)
-        wanted = LASTS * (self.service.ttft_s + self.service.tpot_s * tokens) * times
+        wanted = max(seconds, LASTS * (self.service.ttft_s + self.service.tpot_s * tokens)) * times
         span = self.requests[-1].arrival_s or 1.0
         count = min(ceil(wanted / span), MOST_RUN // len(self.requests))
         return replace(self, requests=repeated(self.requests, count)) if count > 1 else self

@@ -57,6 +57,11 @@ class SplitBounds:
         """Times the rate of the requests that a split sustains at most; 0 where one has no room on it."""
         return min(self.share_bound(share, split) for share in split.shares)
 
+    def pooled(self, split: Split) -> float:
+        """The bound of whoever gives instances other stages as often as they like: by all work, on all instances."""
+        work = sum(self.least_work(share, split) for share in split.shares)
+        return self.span * sum(share.instances for share in split.shares) / work
+
     def share_bound(self, share: Share, split: Split) -> float:
         """The bound by the instances of some stages alone."""
         prices = self.prices[share.tp]

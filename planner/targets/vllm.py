@@ -1,4 +1,4 @@
-"""vLLM, which serves: fields of an instance ↔ arguments of `vllm serve`; and the script that starts all instances.
+"""A server of models, vLLM: fields of an instance ↔ arguments of `vllm serve`; and the script that starts instances.
 
 Names and values are those of `EngineArgs` in vLLM 0.33.0 (vllm/engine/arg_utils.py). Features of images go from
 encoders to others through a folder that all can reach, keys and values by NIXL; a proxy is vLLM's own example

@@ -5,10 +5,10 @@ from pathlib import Path
 from planner import files, pipeline
 from planner.callbacks import OnProgress, silent
 from planner.errors import InputError
-from planner.serving import ORDERS, Asked, ServingAnswer, launch_script
+from planner.serving import ORDERS, Asked, ServingAnswer, Wanted, launch_script
 from planner.simulate.serving import NEVER, QueueOrder, Served, ServingSetup
 from planner.specs.workload.requests.servegen import Window
-from planner.units import first_few
+from planner.units import first_few, parse_duration
 
 
 def window(start: float | None, seconds: float | None, clients: str, seed: int, repeated: float) -> Window:
@@ -25,13 +25,25 @@ def asked(
     return Asked(requests, measured, rate, setup, drawn)
 
 
-def serve(
-    job: str, question: Asked, order: str = "both", any_rate: bool = False, front: bool = False,
-    on_split: OnProgress = silent,
-) -> ServingAnswer:  # fmt: skip
+def serve(job: str, question: Asked, what: Wanted, on_split: OnProgress = silent) -> ServingAnswer:
     """The best split for a job's requests. Raises InputError and Infeasible."""
+    return pipeline.serve(job, question, what, on_split)
+
+
+def wanted(order: str, any_rate: bool, front: bool, switch_s: float | None) -> Wanted:
+    """What was asked of the answer."""
     orders: tuple[QueueOrder, ...] = tuple(each for each in ORDERS if order in (each, "both"))
-    return pipeline.serve(job, question, orders, any_rate, front, on_split)
+    return Wanted(orders, any_rate, front, switch_s)
+
+
+def switch_seconds(elastic: bool, text: str) -> float | None:
+    """Seconds of a move, where a policy is asked for. Raises InputError."""
+    if not elastic:
+        return None
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise InputError(str(error), where="--switch", fix="such as 0.1s or 5s") from error
 
 
 def script(found: ServingAnswer) -> str:

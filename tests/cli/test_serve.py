@@ -40,6 +40,7 @@ def answered(options, folder):
     return json.loads(printed.out)
 
 
+@pytest.mark.slow
 def test_the_answer_has_every_family_in_both_orders(folder):
     answer = answered("", folder)
     named = [(each["family"], each["order"]) for each in answer["families"]]
@@ -58,6 +59,18 @@ def test_pages_and_scripts_are_written(folder):
     assert script.count("vllm serve") == 2 and script.count("--tensor-parallel-size 4") == 2
 
 
+@pytest.mark.slow
+def test_a_policy_is_beside_the_splits(folder):
+    (folder / "job.yaml").write_text(JOB.replace("tp: 4", "tp: 2"))
+    elastic = answered("--order fifo --elastic --switch 0.2s", folder)["elastic"]
+    assert elastic["goodput"] > 0 and elastic["moves"] == len(elastic["decisions"])
+    assert sum(each["instances"] for each in elastic["start"]) == 4
+    assert all({"gain_s", "cost_s", "lack_e_s", "reason"} <= {*each} for each in elastic["decisions"])
+    printed = typed("planner serve job.yaml --elastic --switch soon", folder)
+    assert printed.code == 2 and "soon" in printed.errors
+
+
+@pytest.mark.slow
 def test_the_time_of_a_request_is_told_whole(folder):
     story = answered("--order fifo --why 7", folder)["story"]
     spans = [float(line.split()[0]) for line in story[1:-2]]
@@ -66,6 +79,7 @@ def test_the_time_of_a_request_is_told_whole(folder):
     assert "no request is called `x7`" in typed("planner serve job.yaml --order fifo --why x7", folder).errors
 
 
+@pytest.mark.slow
 def test_a_rate_beyond_every_split_says_how_many_gpus_would_do(folder):
     goodput = answered("--order fifo", folder)["goodput"]
     printed = typed(f"planner serve job.yaml --order fifo --rate {goodput * 2.5}", folder)

@@ -35,6 +35,10 @@ def serve(
     front: Annotated[
         bool, typer.Option("--front", help="The best of fewer GPUs too: goodput against dollars.")
     ] = False,
+    elastic: Annotated[
+        bool, typer.Option("--elastic", help="A policy too that gives instances other stages as requests come.")
+    ] = False,
+    switch: Annotated[str, typer.Option(help="What an instance takes to take on another stage.")] = "0.1s",
     measured: Annotated[
         Path | None, typer.Option(help="A CSV of stage, batch, tokens, seconds, to which prices are fitted.")
     ] = None,
@@ -72,7 +76,8 @@ def serve(
     drawn = serving.window(*times, client, seed, repeated)
     asked = serving.asked(requests, measured, rate, (encoder_cache, prefix_cache), drawn)
     with progress.progress_bar("serving", "splits") as on_split:
-        found = serving.serve(job, asked, order.value, any_rate, front, on_split)
+        wanted = serving.wanted(order.value, any_rate, front, serving.switch_seconds(elastic, switch))
+        found = serving.serve(job, asked, wanted, on_split)
     told = serving.request_story(found, why) if why else []
     if launch:
         files.write_text(launch, serving.script(found))

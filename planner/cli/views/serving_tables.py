@@ -27,6 +27,7 @@ def serving_answer(answer: ServingAnswer) -> dict[str, Any]:
         "split": split_answer(answer.best),
         "families": [found_answer(each) for each in answer.found],
         "front": [found_answer(each) for each in answer.front],
+        "elastic": elastic_answer(answer) if answer.elastic else None,
         "in_time": history.met(question.service) / len(question.requests),
         "ttft_s": quantiles(answer, "ttft"),
         "tpot_s": quantiles(answer, "tpot"),
@@ -61,6 +62,25 @@ def split_answer(found: Found) -> dict[str, Any] | None:
     }
 
 
+def elastic_answer(answer: ServingAnswer) -> dict[str, Any]:
+    """What a policy has, and each of its decisions with all that it weighed."""
+    elastic = answer.elastic
+    assert elastic
+    decisions = [
+        {"at_s": at, **{name: value for name, value in each._asdict().items() if name != "terms"}, **dict(each.terms)}
+        for at, actions in elastic.history.decisions
+        for each in actions
+    ]
+    return {
+        "goodput": elastic.goodput,
+        "of_best": elastic.goodput / answer.best.goodput,
+        "moves": elastic.moves,
+        "moves_a_minute": elastic.moves_a_minute,
+        "start": [{"stages": each.stages, "instances": each.instances, "tp": each.tp} for each in elastic.start.shares],
+        "decisions": decisions,
+    }
+
+
 def quantiles(answer: ServingAnswer, name: str) -> dict[str, float]:
     """Seconds that half, and nine of ten, of the requests do not exceed."""
     history = answer.history
@@ -77,6 +97,10 @@ def serving_tables(answer: ServingAnswer, launch: Path | None, html: Path | None
     above = f", at most {percent(answer.bound / best.goodput - 1.0)} less than any split sustains"
     yield Text(f"goodput {rate_text(best.goodput)} simulated, {promised}{above}")
     yield table(*HEADS, rows=[found_cells(answer, each, answer.gpus) for each in answer.found])
+    if answer.elastic:
+        share = percent(answer.elastic.goodput / best.goodput)
+        moves = f"{plural(answer.elastic.moves, 'move')}, {answer.elastic.moves_a_minute:.2g} a minute"
+        yield Text(f"elastic: goodput {rate_text(answer.elastic.goodput)}, {share} of the best split's; {moves}")
     if answer.front:
         yield Text("\nwith fewer GPUs", style="dim")
         named = [(each, each.split.gpus) for each in answer.front if each.split]

@@ -47,6 +47,7 @@ class ServingClock:
         self.target = [-1] * len(requests)  # the instance that they move to
         self.left, self.asked, self.prices = len(requests), 0, fleet[0].prices
         self.late, self.most_late = 0, inf
+        self.answered = (0, 0)  # requests that have ended, and tokens of their answers
         self.service: Service | None = None
         shortest = setup.order == "shortest"
         work = [work_seconds(each, self.prices) if shortest else 0.0 for each in requests]
@@ -349,6 +350,7 @@ class ServingClock:
         history.done[number] = now
         self.release(instance, number)
         self.left -= 1
+        self.answered = self.answered[0] + 1, self.answered[1] + request.output_tokens
         if self.service:
             slow = now - history.first[number] > self.service.tpot_s * (request.output_tokens - 1)
             self.late += slow and history.first[number] - request.arrival_s <= self.service.ttft_s
@@ -441,7 +443,7 @@ class ServingClock:
         views = tuple(view_of(each, each.doing == IDLE) for each in self.instances)
         of = self.requests.__getitem__
         new, self.asked = self.requests[self.asked : arrived], arrived
-        state = ServingState(now, self.setup, self.prices, views, new, encode, prefill, decode, of)
+        state = ServingState(now, self.setup, self.prices, views, new, encode, prefill, decode, self.answered, of)
         actions = tuple(decide(state))
         require_possible_turns(actions, self.instances, now)
         for action in actions:

@@ -46,6 +46,7 @@ class ServingState:
     to_encode: tuple[int, ...]  # requests that wait, in no order
     to_prefill: tuple[int, ...]
     to_decode: tuple[int, ...]
+    ended: tuple[int, int]  # requests so far, and tokens of their answers
     request: Callable[[int], Request]  # of a number that stands in this state
 
 
