@@ -85,7 +85,7 @@ def decoder_family(module: Decoder) -> str | None:
             "mixtral" if (module.bias, module.full_every, moe_layers(module).count(False)) == ("none", 0, 0) else None
         )
     if module.qk_norm:
-        return "qwen3" if module.bias in ("none", "attention") else None
+        return "qwen3" if module.bias in ("none", "attention") and module.qk_norm is True else None
     if module.bias == "qkv":
         return "qwen2"
     if module.window is None:
@@ -95,6 +95,8 @@ def decoder_family(module: Decoder) -> str | None:
 
 def plain_layers(module: Decoder) -> bool:
     """Whether layers are in the style of GPT-2 or of Llama, with plain experts or none."""
+    if unwritten_parts(module):
+        return False
     foreign = module.positions in ("none", "relative") or module.cross or module.added_words or module.scaled_head
     if foreign or module.activation or module.rotary_share < 1:
         return False
@@ -102,8 +104,16 @@ def plain_layers(module: Decoder) -> bool:
     style = module.gated, module.norm, module.bias, module.qk_norm
     moe = module.moe
     plain = moe is None or not (moe.shared_ffn or moe.router_bias or moe.scores != "softmax" or moe.capacity)
-    normalised = moe is None or module.qk_norm or (moe.normalised and moe.ffn == module.ffn)
+    normalised = moe is None or module.qk_norm is True or (moe.normalised and moe.ffn == module.ffn)
     return style == styles[module.positions == "rope"] and plain and normalised
+
+
+def unwritten_parts(module: Decoder) -> bool:
+    """Whether a decoder has parts that no config.json written here has."""
+    moe = module.moe
+    routed = moe is not None and (moe.scale != 1 or moe.groups > 1 or moe.shared_gate or moe.latent)
+    apart = module.norms != "before" or module.qk_norm == "whole"
+    return bool(apart or module.linear_attention or module.indexer or module.attention_gate or routed)
 
 
 def llama_keys(module: Decoder) -> dict[str, Any]:

@@ -20,8 +20,8 @@ from planner.specs.parameters import (
     model_parameters,
     parameter_counts,
     parameters_of_layers,
-    router_parameters,
     shared_expert_parameters,
+    whole_expert_parameters,
 )
 
 MODELS = Path(__file__).parents[2] / "profiles" / "models"
@@ -172,7 +172,7 @@ def test_tying_saves_one_table_and_grouped_heads_save_keys() -> None:
 def test_a_moe_layer_is_attention_router_experts_and_norms() -> None:
     expert = 3 * 16 * 8
     assert expert_parameters(MOE) == 6 * expert
-    assert router_parameters(MOE) == 6 * 16
+    assert whole_expert_parameters(MOE) == 6 * 16
     assert shared_expert_parameters(MOE) == 3 * 16 * 4
     others = attention_parameters(MOE) + 2 * 16
     assert layer_parameters(MOE, "dense") == others + mlp_parameters(MOE) == others + 3 * 16 * 40

@@ -79,6 +79,7 @@ class Router(nn.Module):
         weights = scores.gather(1, experts)
         if self.moe.normalised:
             weights = weights / weights.sum(-1, keepdim=True)
+        weights = weights * self.moe.scale if self.moe.scale != 1 else weights
         return scores if softmax else scores / scores.sum(-1, keepdim=True), ExpertChoice(
             experts, weights, self.moe.experts
         )
