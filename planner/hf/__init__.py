@@ -5,8 +5,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from planner.hf import decoders, encoders, hybrid_decoders, moe_decoders, multimodal, text_encoders
+from planner.hf import decoders, encoders, multimodal, text_encoders
 from planner.hf import hf_config as configs
+from planner.hf.families import DECODERS
 from planner.hf.hf_config import HfConfig, Note
 from planner.hf.same_function import function_differences, uncomputed_keys
 from planner.hf.weight_names import is_unread, layer_prefix, name_within, stored_block, stored_names, weight_family
@@ -23,30 +24,18 @@ def single_module(name: str, read: Callable[[HfConfig], Module]) -> Family:
     return lambda config: {name: read(config)}
 
 
+def decoder(family: decoders.Family) -> Family:
+    """A family of decoders alone."""
+    return single_module("llm", lambda config: decoders.read_decoder(config, family))
+
+
 FAMILIES: dict[str, Family] = {  # by `model_type`
-    "bamba": single_module("llm", hybrid_decoders.bamba),
-    "deepseek_v2": single_module("llm", moe_decoders.deepseek_v2),
-    "deepseek_v3": single_module("llm", moe_decoders.deepseek_v3),
-    "gpt2": single_module("llm", decoders.gpt2),
-    "gpt_oss": single_module("llm", moe_decoders.gpt_oss),
-    "kimi_k2": single_module("llm", moe_decoders.deepseek_v3),
-    "llama": single_module("llm", decoders.llama),
-    "mistral": single_module("llm", decoders.mistral),
-    "mixtral": single_module("llm", moe_decoders.mixtral),
-    "nemotron_h": single_module("llm", hybrid_decoders.nemotron_h),
-    "qwen2": single_module("llm", decoders.qwen2),
-    "qwen2_moe": single_module("llm", moe_decoders.qwen2_moe),
-    "qwen3": single_module("llm", decoders.qwen3),
-    "qwen3_moe": single_module("llm", moe_decoders.qwen3_moe),
+    **{name: decoder(family) for name, family in DECODERS.items()},
+    **multimodal.MULTIMODAL,
     "bert": single_module("encoder", text_encoders.bert),
     "clip_vision_model": single_module("vision", encoders.clip),
     "siglip_vision_model": single_module("vision", encoders.siglip),
     "whisper": single_module("audio", encoders.whisper),
-    "llava": multimodal.llava,
-    "mllama": multimodal.mllama,
-    "qwen2_5_vl": multimodal.qwen2_5_vl,
-    "qwen2_audio": multimodal.qwen2_audio,
-    "qwen2_vl": multimodal.qwen2_vl,
     "t5": text_encoders.t5,
 }
 

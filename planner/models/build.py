@@ -91,8 +91,6 @@ def unbuilt_part(spec: Module) -> str:
         (spec.token_indexer, "sparse attention by an indexer"),
         (spec.has_attention_gate, "a gate of attention's output"),
         (moe and moe.latent, "experts in a width of their own"),
-        (moe and moe.shared_gate, "a gate of shared experts"),
-        (moe and moe.groups > moe.group_topk, "choosing experts from some groups of them"),
         (spec.feature_depths, "features of a tower at several depths"),
         (spec.place_rows, "a table of positions that is interpolated for each image"),
     )
