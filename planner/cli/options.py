@@ -104,6 +104,10 @@ def import_names(incomplete: str) -> list[str]:
     return [name for name in (*target_names(), *ORDER_READERS, HF, TORCHREC) if name.startswith(incomplete)]
 
 
+Build = Annotated[
+    bool,
+    typer.Option("--build", help="Build the config.json's model by transformers, of whatever kind, and describe it."),
+]
 Job = Annotated[str, typer.Argument(help="A job file, or the name of a shipped job.", autocompletion=job_names)]
 JobOrPlan = Annotated[
     str, typer.Argument(help="A job file, the name of a shipped job, or a plan file.", autocompletion=job_names)

@@ -212,8 +212,10 @@ def windows(
             raise config.wrong_value("layer_types", f"a list of {SLIDING} and {FULL}")
         if types is not None and len(types) != layers:
             raise config.wrong_value("layer_types", f"a list of {layers} layers")
-        has_window = None if types else rule(config)
-        full = [not has_window(layer) for layer in range(layers)] if has_window else [kind == FULL for kind in types]
+        full = [kind == FULL for kind in types or ()]
+        if not types:
+            has_window = rule(config)
+            full = [not has_window(layer) for layer in range(layers)]
         every = full_attention_rule(full)
         if every is None:
             key = "layer_types" if types else "max_window_layers"
