@@ -60,8 +60,8 @@ def experts(keys: ExpertKeys) -> Block:
 
 def shared_fields(config: HfConfig, keys: ExpertKeys, width: int) -> Fields:
     """Fields of the shared experts."""
-    said = config.count_or_none(keys.shared) or 0 if keys.shared else 0
-    shared = said * width if keys.shared.startswith("n_") else said
+    stated = config.count_or_none(keys.shared) or 0 if keys.shared else 0
+    shared = stated * width if keys.shared.startswith("n_") else stated
     return {"shared_ffn": shared, "shared_gate": keys.shared_gate and shared > 0}
 
 

@@ -26,7 +26,7 @@ from planner.models.sharding import (
     parameter_splits,
     take_shard,
 )
-from planner.specs.layers import Audio, Decoder, Described, Module, TextEncoder, Vit
+from planner.specs.layers import Audio, Decoder, Module, TextEncoder, Vit
 
 CPU = torch.device("cpu")
 PROJECTOR = "projector."  # what names of its parameters begin with
@@ -68,10 +68,10 @@ def freeze(network: nn.Module, spec: Module) -> None:
 
 def unsupported(spec: Module) -> str | None:
     """Why a module of this spec can be planned but not run, as `what is wrong | what to do`; None where it can."""
-    if type(spec) not in NETWORKS or isinstance(spec, Described):
+    if type(spec) not in NETWORKS:
         kind = type(spec).__struct_config__.tag
         return f"no network of a module of the kind `{kind}` is known | plan and simulate it, or run another model"
-    reason = "" if isinstance(spec, Described) else unbuilt_part(spec)
+    reason = unbuilt_part(spec)
     if reason:
         return f"{reason} | plan and simulate it, or run another model"
     if spec.adapters:
@@ -92,7 +92,7 @@ def unbuilt_part(spec: Module) -> str:
         (spec.has_attention_gate, "a gate of attention's output"),
         (moe and moe.latent, "experts in a width of their own"),
         (spec.feature_depths, "features of a tower at several depths"),
-        (spec.place_rows, "a table of positions that is interpolated for each image"),
+        (spec.place_table_size, "a table of positions that is interpolated for each image"),
     )
     found = [name for part, name in parts if part]
     return f"the runtime has no {found[0]}" if found else ""

@@ -10,15 +10,14 @@ from dataclasses import dataclass, field
 from itertools import permutations
 from typing import Any, NamedTuple
 
-import msgspec
 import torch
 from torch import nn
 
 from planner.errors import InputError
 from planner.hf import HfConfig, Note
+from planner.specs.base import with_fields
 from planner.specs.layers import Described
-from planner.specs.layers.components import Experts
-from planner.specs.layers.described import LayerTable, Matrix
+from planner.specs.layers.components import Experts, LayerTable, Matrix
 from planner.specs.layers.embedding_head import ShardedDim
 
 MOST_LAYERS, MOST_SIZE = 2_000, 10**9  # beyond which nothing is built
@@ -61,7 +60,7 @@ def build_on_meta(config: HfConfig) -> tuple[nn.Module, Any]:
         warnings.simplefilter("ignore")
         transformers = installed(config)
         try:
-            built = transformers.CONFIG_MAPPING[kind].from_dict(dict(config.values))
+            built = transformers.CONFIG_MAPPING[kind].from_dict(plain(config.values))
             with torch.device("meta"):
                 return network_class(transformers, config, built)._from_config(built), built
         except InputError:
@@ -85,6 +84,15 @@ def checked_kind(config: HfConfig) -> str:
         if config.values.get(key, 1) == 0:
             raise config.wrong_value(key, "a whole number from 1 on")
     return kind
+
+
+def plain(value: Any) -> Any:
+    """A value of a config, with infinity as a number."""
+    if isinstance(value, Mapping):
+        return (
+            float("inf") if value.get("__float__") == "Infinity" else {key: plain(each) for key, each in value.items()}
+        )
+    return [plain(each) for each in value] if isinstance(value, list) else value
 
 
 def sizes(values: Mapping[str, Any], route: str) -> Iterator[tuple[str, int]]:
@@ -157,7 +165,7 @@ def described(network: nn.Module, built: Any, config: HfConfig) -> BuiltModel:
         reading.seen.add(id(head.weight))
     read = [layer_of(layer, number, text, reading) for number, layer in enumerate(stack)]
     tables = named_tables(read)
-    pattern = [table.name for layer in read for table in tables if msgspec.structs.replace(table, name="x") == layer[0]]
+    pattern = [table.name for layer in read for table in tables if with_fields(table, name="x") == layer[0]]
     before, after = ends(network, reading)
     found = {each for _, each in read if each}
     if len(found) > 1:
@@ -300,7 +308,7 @@ def plain_experts(counted: Matrices, reading: Reading) -> tuple[Experts, bool, M
 def named_tables(read: list[ReadLayer]) -> list[LayerTable]:
     """The tables that differ, called a, b, c … in the order of layers."""
     distinct = list(dict.fromkeys(table for table, _ in read))
-    return [msgspec.structs.replace(table, name=f"kind{number}") for number, table in enumerate(distinct)]
+    return [with_fields(table, name=f"kind{number}") for number, table in enumerate(distinct)]
 
 
 def ends(network: nn.Module, reading: Reading) -> tuple[int, int]:

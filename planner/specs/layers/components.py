@@ -1,10 +1,11 @@
-"""Alternatives to the plain parts of a decoder: experts for its MLP, latent attention for plain heads, state spaces for
-attention.
+"""Alternatives to the plain parts of a decoder: experts for its MLP, latent attention for plain heads, state spaces and
+linear attention for attention, tables of matrices for layers that no block describes.
 """
 
 from typing import Literal
 
-from planner.specs.base import Amount, Count, Index, Positive, Spec
+from planner.specs.base import Amount, Count, Index, Name, Positive, Spec
+from planner.specs.layers.embedding_head import ShardedDim
 
 
 class Experts(Spec, kw_only=True):
@@ -166,3 +167,33 @@ class Indexer(Spec, kw_only=True):
     heads: Count
     dim: Count  # of a head; all heads share one key
     topk: Count  # tokens attended to
+
+
+class Matrix(Spec, kw_only=True):
+    """`count` matrices (outputs, inputs) of equal shape; a token is multiplied by `used` of them."""
+
+    outputs: Count
+    inputs: Count
+    count: Count = 1
+    used: Amount = 1.0
+    shard: ShardedDim = ""  # the dim that tp shards
+
+
+class LayerTable(Spec, kw_only=True):
+    """What layers of one kind have, beside routed experts."""
+
+    name: Name
+    matrices: tuple[Matrix, ...]
+    vectors: Index = 0  # parameters of norms, biases and all else that is no matrix: whole on each rank of tp
+    flops: Amount = 0.0  # per token and forward, beside those of matrices and attention: of scans, convolutions
+    attends: bool = True
+    experts: bool = False  # the module's routed experts, behind a router
+    heads: Count | None = None  # None: those of the module, as are the next two
+    kv_heads: Count | None = None
+    head_dim: Count | None = None
+    window: Count | None = None  # tokens that a token attends to, including itself; None: all before it
+
+    @property
+    def parameters(self) -> int:
+        """The number of parameters without those of routed experts and their router."""
+        return self.vectors + sum(matrix.count * matrix.outputs * matrix.inputs for matrix in self.matrices)

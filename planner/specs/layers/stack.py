@@ -9,14 +9,18 @@ from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar
 
 from planner.specs.base import Spec, with_fields
 from planner.specs.layers.blocks import LayerKind
-from planner.specs.layers.components import Experts, Indexer, LatentAttentionShape, LinearAttention, StateSpace
+from planner.specs.layers.components import (
+    Experts,
+    Indexer,
+    LatentAttentionShape,
+    LayerTable,
+    LinearAttention,
+    StateSpace,
+)
 from planner.specs.layers.embedding_head import EmbeddingHeadWeight
 from planner.specs.layers.resize import ImageSize
 from planner.specs.layers.rope_scaling import RopeScaling
 from planner.specs.layers.trained import Lora, Trained
-
-if TYPE_CHECKING:
-    from planner.specs.layers.described import LayerTable
 
 Norm = Literal["rms", "layer"]
 Bias = Literal["none", "qkv", "attention", "all"]  # of no linear, of q, k, v, of these and the output, of all
@@ -150,7 +154,7 @@ class ModuleStack(Spec):
         return ()
 
     @property
-    def place_rows(self) -> int:
+    def place_table_size(self) -> int:
         """Rows of a table of positions that is interpolated to an image's size; 0: there is none."""
         return 0
 
@@ -219,7 +223,7 @@ class ModuleStack(Spec):
         return self
 
     @property
-    def layer_table(self) -> "LayerTable":
+    def layer_table(self) -> LayerTable:
         """The matrices of its layers, where these are described by them."""
         raise TypeError(f"layers of a {type(self).__name__} are no table of matrices")
 

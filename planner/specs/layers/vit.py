@@ -179,7 +179,7 @@ class Vit(ModuleStack, kw_only=True, tag_field="kind", tag="vit"):
         return self.deep_layers
 
     @property
-    def place_rows(self) -> int:
+    def place_table_size(self) -> int:
         return self.place_table
 
     @property
