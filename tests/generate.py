@@ -19,8 +19,8 @@ from planner.specs.hardware.node_cluster import NodeAdapters, NodeCluster, NodeG
 from planner.specs.hardware.pool import PoolKind
 from planner.specs.hardware.profile import PassCosts, PassFit
 from planner.specs.job import Job
-from planner.specs.layers import Audio, Decoder, TextEncoder, Vit
-from planner.specs.layers.components import Experts, StateSpace
+from planner.specs.layers import Audio, Decoder, Described, TextEncoder, Vit
+from planner.specs.layers.components import Experts, LayerTable, LinearAttention, StateSpace
 from planner.specs.layers.resize import FixedResize, SmartResize, TiledResize
 from planner.specs.model import Model, ModelEdge, ModelTask
 from planner.specs.parallelism import MESH_DIMS, RECOMPUTED_PARTS, Parallelism
@@ -133,6 +133,7 @@ def decoder_parts(hybrid: bool) -> dict[str, st.SearchStrategy]:
         "rope_sections": st.just(()),
         "positions": st.sampled_from(["rope", "learned", "none"]),
     }
+    usual |= {"linear_attention": st.none(), "indexer": st.none(), "attention_gate": st.just(False)}
     if not hybrid:
         return usual | {"pattern": st.just(""), "state_space": st.none(), "rotary_share": st.just(1.0)}
     return usual | {
@@ -146,12 +147,32 @@ def decoder_parts(hybrid: bool) -> dict[str, st.SearchStrategy]:
     }
 
 
+def described() -> st.SearchStrategy:
+    """A table for all layers, or one for each of three, by names that there are."""
+    table = unchecked(LayerTable, name=st.just("a"), experts=st.just(False), **HEADS)
+    two = st.tuples(table, unchecked(LayerTable, name=st.just("b"), experts=st.booleans(), **HEADS))
+    shape = {**HEADS, "hidden": st.just(12), "heads": st.just(4)}
+    patterns = st.sampled_from(["a b a", "b b b"])
+    return unchecked(Described, **shape, tables=st.tuples(table), pattern=st.just("")) | unchecked(
+        Described, **shape, tables=two, layers=st.just(3), pattern=patterns, moe=experts()
+    )
+
+
+HEADS = {"heads": st.none(), "kv_heads": st.none(), "head_dim": st.none() | st.integers(1, 9)}
+
+
+def linear_attention() -> st.SearchStrategy:
+    """Heads of values that share those of keys."""
+    return unchecked(LinearAttention, heads=st.just(4), key_heads=st.sampled_from([1, 2, 4]))
+
+
 def vit_parts() -> dict[str, st.SearchStrategy]:
     """Squares of whole outputs; a table where positions are learned, a class token where nothing is merged."""
     pixels = st.integers(1, 20).map(lambda outputs: 28 * outputs)
     squares = unchecked(FixedResize, pixels=pixels) | unchecked(TiledResize, pixels=pixels)
     merges = {"patch": st.just(14), "merge": st.sampled_from([1, 2]), "class_token": st.just(False)}
     merges |= {"positions": st.just("rope"), "max_positions": st.just(0), "gated_layers": st.sampled_from([0, 1])}
+    merges |= {"deep_layers": st.sampled_from([(), (0,)])}
     return merges | {"resize": st.none() | squares | unchecked(SmartResize)}
 
 
@@ -162,7 +183,15 @@ def experts() -> st.SearchStrategy:
     def of(count: int) -> st.SearchStrategy:
         counted = st.lists(tokens, min_size=count, max_size=count).map(tuple)
         counts = st.lists(counted, max_size=2).map(tuple)
-        return unchecked(Experts, experts=st.just(count), topk=st.integers(1, 4), counts=counts)
+        return unchecked(
+            Experts,
+            experts=st.just(count),
+            topk=st.integers(1, 4),
+            counts=counts,
+            groups=st.just(1),
+            group_topk=st.just(1),
+            shared_ffn=st.integers(1, 9),
+        )
 
     return st.integers(4, 12).flatmap(of)
 
@@ -338,6 +367,8 @@ CHECKED = {
     Audio: lambda: modules(Audio),
     TextEncoder: texts,
     Experts: experts,
+    Described: described,
+    LinearAttention: linear_attention,
     Parallelism: lambda: layouts(Parallelism),
     Layout: lambda: layouts(Layout),
     ItemSize: sizes,

@@ -19,7 +19,7 @@ from planner.costs import objective
 from planner.costs.layout_columns import LayoutColumns
 from planner.costs.step.static_step import static_step_seconds
 from planner.errors import InputError
-from planner.hf import decoders
+from planner.hf import decoders, families
 from planner.models import build, init_weights
 from planner.models.inputs.training_items import synthetic_batch
 from planner.plan import plan_file
@@ -53,7 +53,7 @@ TABLES: dict[str, tuple[dict[str, Any], tuple[types.ModuleType, ...]]] = {  # an
     "EXPORTERS": (export.EXPORTERS, (export, plan_file)),
     "TARGETS": (targets.TARGETS, (targets, targets.rows, targets.megatron_layers, targets.target, specs_decoder)),
     "ORDER_READERS": (export.ORDER_READERS, (export, explicit)),
-    "FAMILIES": (hf.FAMILIES, (hf, decoders)),
+    "FAMILIES": (hf.FAMILIES, (hf, decoders, families)),
     "OBJECTIVES": (objective.OBJECTIVES, (objective,)),
     "NETWORKS": (model_build.NETWORKS, (model_build, specs_decoder)),
     "ORDERS": (orders.ORDERS, (orders,)),
@@ -203,11 +203,10 @@ def test_a_reader_of_orders(added, tmp_path):
 
 
 def test_a_family(added, tmp_path):
-    added("granite")
-    factors = {"residual_multiplier": 1.0, "logits_scaling": 8.0}
-    (tmp_path / "config.json").write_text(json.dumps({**LLAMA_8B, **factors, "model_type": "granite"}))
+    added("helium")
+    (tmp_path / "config.json").write_text(json.dumps({**LLAMA_8B, "mlp_bias": False, "new": 8, "model_type": "helium"}))
     said = planner("import", "hf", tmp_path, "-o", tmp_path / "model.yaml", "--json")
-    assert "logits_scaling 8.0" in said and "residual_multiplier" not in said
+    assert "new 8" in said and "left out: mlp_bias" not in said
     assert model_parameters(files.read(tmp_path / "model.yaml", Model)) == PUBLISHED["Llama-3.1-8B"][1]
 
 

@@ -11,7 +11,8 @@ from planner.specs.base import Ranks
 from planner.specs.job import MOST_WITHIN
 from planner.units import parse_duration, parse_share
 
-TABLES = ("lengths", "images", "audio", "strategies", "orders", "places")  # of which names stand in the code
+# Lists of which names stand in the code.
+TABLES = ("lengths", "families", "images", "audio", "strategies", "orders", "places")
 HF, TORCHREC = "hf", "torchrec"  # the formats of models and of embedding tables, beside those of the tables
 DOES_NOT_FIT = 3  # exit code, as for any infeasible job
 ILLEGAL = 2  # exit code, as for any wrong input
@@ -36,6 +37,10 @@ def table_names(kind: str) -> list[str]:
         from planner.specs.workload.distributions import DISTRIBUTIONS
 
         return [*DISTRIBUTIONS]
+    if kind == "families":
+        from planner.hf import FAMILIES
+
+        return [*FAMILIES]
     if kind in ("images", "audio"):
         from planner.specs.workload.sample_mix import CLIPS, IMAGES
 
@@ -110,6 +115,10 @@ def import_names(incomplete: str) -> list[str]:
     return [name for name in (*target_names(), *ORDER_READERS, HF, TORCHREC) if name.startswith(incomplete)]
 
 
+Build = Annotated[
+    bool,
+    typer.Option("--build", help="Build the config.json's model by transformers, of whatever kind, and describe it."),
+]
 Job = Annotated[str, typer.Argument(help="A job file, or the name of a shipped job.", autocompletion=job_names)]
 JobOrPlan = Annotated[
     str, typer.Argument(help="A job file, the name of a shipped job, or a plan file.", autocompletion=job_names)

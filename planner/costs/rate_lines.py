@@ -20,7 +20,7 @@ from planner.costs.network.expert_dispatch import expert_seconds
 from planner.costs.network.layer_traffic import LayerGroups, ring_traffic, tensor_seconds, ulysses_seconds
 from planner.costs.step.stage_seconds import recompute_seconds
 from planner.specs.layers import Module, layer_kinds
-from planner.specs.layers.blocks import LayerKind, kind_blocks
+from planner.specs.layers.blocks import LayerKind, attends, kind_blocks
 from planner.units import MS
 
 LINE_TOKENS = float(2**20)  # tokens of an item, the second point of a straight line
@@ -82,7 +82,7 @@ def layer_compute_line(
 
     line = linear_line(lambda tokens: body(routed_work(module, kind, replace(at, seq=tokens), machine.timing, window)))
     for recomputes in (False, True) if recomputes_attention(at, forward) else (False,):
-        if "attention" in kind_blocks(kind):
+        if attends(kind):
             line += attention_line(module, kind, window, at, machine, forward or recomputes)
         if "cross_attention" in kind_blocks(kind):
             line += cross_attention_line(module, kind, at, machine, forward or recomputes)
@@ -105,6 +105,10 @@ def attention_line(
     each = float(per_pair * core.heads * core.width) / ring
     scores = float(core.heads) * machine.score_terms(core, forward) / ring
     launch = CostLine(const=machine.attention_launch(core))
+    index = layer_work(module, kind, at, None).index
+    if index:
+        scored = float(machine.attention_terms(index, forward)[0] * index.heads * index.width)
+        launch += CostLine(quad=scored * (0.5 if causal else 1.0), const=machine.attention_launch(index))
     if window is not None:
         windowed = (WindowTerm(each, fill * ring, window, causal), WindowTerm(scores, 0.0, window, causal))
         return launch + CostLine(windows=windowed if scores else windowed[:1])

@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from planner.hf import decoders, encoders, hybrid_decoders, moe_decoders, multimodal, text_encoders
-from planner.hf import hf_config as configs
-from planner.hf.hf_config import HfConfig, Note
+from planner.hf import decoders, encoders, multimodal, text_encoders
+from planner.hf.families import DECODERS
+from planner.hf.hf_config import HfConfig, Note, read_config
 from planner.hf.same_function import function_differences, uncomputed_keys
 from planner.hf.weight_names import is_unread, layer_prefix, name_within, stored_block, stored_names, weight_family
 from planner.hf.write_config import to_config, to_config_like
@@ -23,30 +23,18 @@ def single_module(name: str, read: Callable[[HfConfig], Module]) -> Family:
     return lambda config: {name: read(config)}
 
 
+def decoder(family: decoders.Family) -> Family:
+    """A family of decoders alone."""
+    return single_module("llm", lambda config: decoders.read_decoder(config, family))
+
+
 FAMILIES: dict[str, Family] = {  # by `model_type`
-    "bamba": single_module("llm", hybrid_decoders.bamba),
-    "deepseek_v2": single_module("llm", moe_decoders.deepseek_v2),
-    "deepseek_v3": single_module("llm", moe_decoders.deepseek_v3),
-    "gpt2": single_module("llm", decoders.gpt2),
-    "gpt_oss": single_module("llm", moe_decoders.gpt_oss),
-    "kimi_k2": single_module("llm", moe_decoders.deepseek_v3),
-    "llama": single_module("llm", decoders.llama),
-    "mistral": single_module("llm", decoders.mistral),
-    "mixtral": single_module("llm", moe_decoders.mixtral),
-    "nemotron_h": single_module("llm", hybrid_decoders.nemotron_h),
-    "qwen2": single_module("llm", decoders.qwen2),
-    "qwen2_moe": single_module("llm", moe_decoders.qwen2_moe),
-    "qwen3": single_module("llm", decoders.qwen3),
-    "qwen3_moe": single_module("llm", moe_decoders.qwen3_moe),
+    **{name: decoder(family) for name, family in DECODERS.items()},
+    **multimodal.MULTIMODAL,
     "bert": single_module("encoder", text_encoders.bert),
     "clip_vision_model": single_module("vision", encoders.clip),
     "siglip_vision_model": single_module("vision", encoders.siglip),
     "whisper": single_module("audio", encoders.whisper),
-    "llava": multimodal.llava,
-    "mllama": multimodal.mllama,
-    "qwen2_5_vl": multimodal.qwen2_5_vl,
-    "qwen2_audio": multimodal.qwen2_audio,
-    "qwen2_vl": multimodal.qwen2_vl,
     "t5": text_encoders.t5,
 }
 
@@ -69,16 +57,21 @@ def read(path: Path) -> ImportedModel:
 
     Raises InputError naming the key whose value no spec can express.
     """
-    config = configs.read_config(path)
+    config = read_config(path)
     modules = read_modules(config)
     config.note_unread_keys()
+    return as_model(config, path, modules, tuple(config.notes))
+
+
+def as_model(config: HfConfig, path: Path, modules: multimodal.Modules, notes: tuple[Note, ...]) -> ImportedModel:
+    """The model of these modules, named after the file's."""
     origin = model_identity(config, path)
     edges = tuple(encoder_edge(name, modules["llm"]) for name in modules if name != "llm" and "llm" in modules)
-    left_out = ", ".join(note.what.partition(" {")[0] for note in config.notes if note.kind == "left out")
+    left_out = ", ".join(note.what.partition(" {")[0] for note in notes if note.kind == "left out")
     source = f"config.json of {origin}" + (f"; left out: {left_out}" if left_out else "")
     name = re.sub(r"[^a-z0-9_.+-]+", "-", origin.rpartition("/")[2].lower()) or "model"
     model = Model(format=Model.FORMAT, name=name, source=source, modules=modules, edges=edges)
-    return ImportedModel(model, tuple(config.notes), config.values)
+    return ImportedModel(model, notes, config.values)
 
 
 def encoder_edge(source: str, llm: Module) -> ModelEdge:
@@ -93,9 +86,9 @@ def read_modules(config: HfConfig) -> multimodal.Modules:
     family = config.text("model_type")
     if family in FAMILIES:
         return FAMILIES[family](config)
-    raise config.key_error(
-        "model_type", f"no reader for models of the kind `{family}`", f"one of {', '.join(FAMILIES)}"
-    )
+    built = "planner import hf --build (or ask --hf … --build), where transformers has its class"
+    message = f"no reader for models of the kind `{family}`"
+    raise config.key_error("model_type", message, f"{built}; read are {', '.join(sorted(FAMILIES))}")
 
 
 def model_identity(config: HfConfig, path: Path) -> str:
@@ -110,12 +103,16 @@ def model_identity(config: HfConfig, path: Path) -> str:
 
 __all__ = [
     "FAMILIES",
+    "HfConfig",
     "ImportedModel",
+    "Note",
+    "as_model",
     "function_differences",
     "is_unread",
     "layer_prefix",
     "name_within",
     "read",
+    "read_config",
     "stored_block",
     "stored_names",
     "to_config",

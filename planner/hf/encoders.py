@@ -2,19 +2,17 @@
 
 from typing import Any
 
-from planner.hf.decoders import MOST_LAYERS
+from planner.hf.decoders import ACTIVATIONS, MOST_LAYERS
 from planner.hf.hf_config import HfConfig
 from planner.specs.base import with_fields
 from planner.specs.layers import Audio, Vit
 from planner.specs.layers.head_widths import norm_parameters
 from planner.specs.layers.resize import CanvasResize, FixedResize
 from planner.specs.layers.stack import Activation
+from planner.specs.layers.vit import Projector
 from planner.specs.parameters import layer_parameters
 
 GELU = ("gelu",)
-ACTIVATIONS: dict[str, Activation | None] = {
-    "gelu": None, "quick_gelu": "quick_gelu", "gelu_pytorch_tanh": "gelu_tanh", "gelu_new": "gelu_tanh", "relu": "relu",
-}  # fmt: skip
 QWEN_EPS = 1e-6  # a constant in the code of Qwen's vision towers
 
 
@@ -172,6 +170,91 @@ def qwen2_5_vision(config: HfConfig) -> Vit:
         full_layers=tuple(sorted(config.numbers("fullatt_block_indexes"))),
         norm_eps=QWEN_EPS,
     )
+
+
+def qwen3_vision(config: HfConfig) -> Vit:
+    """Qwen3-VL's (arXiv 2511.21631): a table of positions beside rotary ones, and features of several depths."""
+    config.assume(hidden_act="gelu_pytorch_tanh", temporal_patch_size=2, spatial_merge_size=2, depth=27)
+    config.assume(num_position_embeddings=2304, deepstack_visual_indexes=None, num_heads=16, patch_size=16)
+    return Vit(
+        layers=config.count("depth", MOST_LAYERS),
+        hidden=config.count("hidden_size"),
+        heads=head_count(config, "num_heads", "hidden_size"),
+        ffn=config.count("intermediate_size"),
+        activation=activation(config, "hidden_act"),
+        out=config.count("out_hidden_size"),
+        **patch_fields(config),
+        patch_bias=True,
+        place_table=config.count("num_position_embeddings"),
+        deep_layers=tuple(config.numbers("deepstack_visual_indexes")),
+        norm_eps=QWEN_EPS,
+    )
+
+
+KIMI_KEYS = {"hidden_size": 1152, "intermediate_size": 4304, "num_hidden_layers": 27, "num_attention_heads": 16}
+
+
+def kimi_vision(config: HfConfig, out: int) -> Vit:
+    """Kimi-K2.5's MoonViT (arXiv 2504.07491): a table of positions beside rotary ones."""
+    config.assume(**KIMI_KEYS, **{f"vt_{key}": value for key, value in KIMI_KEYS.items()})
+    config.assume(patch_size=14, init_pos_emb_height=64, init_pos_emb_width=64, merge_kernel_size=[2, 2])
+    config.assume(projector_hidden_act="gelu").expect("projector_hidden_act", GELU)
+    config.expect("merge_kernel_size", ([2, 2],))
+    config.read_keys |= {
+        "mm_hidden_size", "mm_projector_type", "text_hidden_size", "init_pos_emb_time", "merge_type", "pos_emb_type",
+        "projector_ln_eps", "video_attn_type",
+    }  # fmt: skip
+    layers, hidden, heads, ffn = (
+        f"vt_{key}" if f"vt_{key}" in config.values else key
+        for key in ("num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size")
+    )
+    module = Vit(
+        layers=config.count(layers, MOST_LAYERS),
+        hidden=config.count(hidden),
+        heads=head_count(config, heads, hidden),
+        ffn=config.count(ffn),
+        activation="gelu_tanh",
+        patch=config.count("patch_size"),
+        patch_bias=True,
+        merge=2,
+        positions="rope_2d",
+        place_table=config.count("init_pos_emb_height") * config.count("init_pos_emb_width"),
+        out=out,
+    )
+    config.leave_out("a norm in front of the projector", 2 * module.hidden)
+    return module
+
+
+def llama4_vision(config: HfConfig, out: int) -> Vit:
+    """Llama 4's: a table of positions beside rotary ones; 2 x 2 patches to a token, by three linears."""
+    config.assume(hidden_size=768, hidden_act="gelu", num_hidden_layers=34, num_attention_heads=16, num_channels=3)
+    config.assume(intermediate_size=5632, vision_output_dim=7680, image_size=448, patch_size=14, norm_eps=1e-5)
+    config.assume(pixel_shuffle_ratio=0.5, projector_input_dim=4096, projector_output_dim=4096)
+    config.expect("hidden_act", GELU)
+    config.expect("pixel_shuffle_ratio", (0.5,))
+    config.read_keys |= {"multi_modal_projector_bias", "projector_dropout", "vision_feature_layer"}
+    config.read_keys |= {"vision_feature_select_strategy", "rope_theta"}
+    places = (config.count("image_size") // config.count("patch_size")) ** 2 + 1
+    module = Vit(
+        layers=config.count("num_hidden_layers", MOST_LAYERS),
+        hidden=config.count("hidden_size"),
+        heads=head_count(config, "num_attention_heads", "hidden_size"),
+        ffn=config.count("intermediate_size"),
+        patch=config.count("patch_size"),
+        channels=config.count("num_channels"),
+        merge=2,
+        positions="rope_2d",
+        place_table=places,
+        input_norm=True,
+        out=out,
+        norm_eps=config.number("norm_eps"),
+        projector=Projector(inner="out", bias=False),
+    )
+    inner, last = config.count("projector_input_dim"), config.count("projector_output_dim")
+    own = config.count("intermediate_size") * inner + last**2 + config.count("vision_output_dim") * out
+    config.leave_out("a class token", module.hidden)
+    config.leave_out("the widths of its three linears, of which two stand here", own - projector_parameters(module))
+    return module
 
 
 def patch_fields(config: HfConfig) -> dict[str, Any]:

@@ -14,17 +14,22 @@ MOST = 10**9  # as in a model's file
 LONGEST = 60  # characters of a value that a note quotes
 # Keys without effect on shapes or mathematics: names, tokens, files, initialisation, generation, caches.
 IGNORED_KEYS = {
-    "_attn_implementation", "_attn_implementation_autoset", "_name_or_path", "add_cross_attention", "architectures",
-    "auto_map", "begin_suppress_tokens", "bos_token_id", "chunk_size_feed_forward", "classifier_proj_size",
-    "decoder_start_token_id", "dtype", "eos_token_id", "ep_size", "forced_decoder_ids", "gradient_checkpointing",
+    "_attn_implementation", "_attn_implementation_autoset", "_experts_implementation", "_name_or_path",
+    "add_cross_attention", "architectures", "auto_map", "bad_words_ids", "begin_suppress_tokens", "bos_token_id",
+    "chunk_size_feed_forward", "classifier_proj_size", "cross_attention_hidden_size", "decoder_start_token_id",
+    "diversity_penalty", "do_sample", "dtype", "early_stopping", "encoder_no_repeat_ngram_size", "eos_token_id",
+    "ep_size", "exponential_decay_length_penalty", "finetuning_task", "forced_decoder_ids", "gradient_checkpointing",
     "id2label", "init_std", "initializer_factor", "initializer_range", "is_encoder_decoder", "label2id",
-    "mask_feature_length", "mask_feature_min_masks", "mask_feature_prob", "mask_time_length", "mask_time_min_masks",
-    "mask_time_prob", "max_length", "max_position_embeddings", "median_filter_width", "model_type",
-    "output_attentions", "output_hidden_states", "output_router_logits", "pad_token_id", "pretraining_tp",
-    "problem_type", "projection_dim", "reorder_and_upcast_attn", "return_dict", "rope_interleave",
-    "router_aux_loss_coef", "spatial_patch_size", "summary_activation", "summary_first_dropout",
+    "length_penalty", "mask_feature_length", "mask_feature_min_masks", "mask_feature_prob", "mask_time_length",
+    "mask_time_min_masks", "mask_time_prob", "max_length", "max_position_embeddings", "median_filter_width",
+    "min_length", "model_type", "no_repeat_ngram_size", "num_beam_groups", "num_beams", "num_return_sequences",
+    "output_attentions", "output_hidden_states", "output_router_logits", "output_scores", "pad_token_id", "prefix",
+    "pretraining_tp", "problem_type", "projection_dim", "pruned_heads", "remove_invalid_values",
+    "reorder_and_upcast_attn", "repetition_penalty", "return_dict", "return_dict_in_generate", "rope_interleave",
+    "router_aux_loss_coef", "sep_token_id", "spatial_patch_size", "summary_activation", "summary_first_dropout",
     "summary_proj_to_labels", "summary_type", "summary_use_proj", "suppress_tokens", "task_specific_params",
-    "tokens_per_second", "torch_dtype", "transformers_version", "use_bfloat16", "use_cache",
+    "temperature", "tf_legacy_loss", "tie_encoder_decoder", "tokenizer_class", "tokens_per_second", "top_k", "top_p",
+    "torch_dtype", "torchscript", "transformers_version", "typical_p", "use_bfloat16", "use_cache",
 }  # fmt: skip
 
 

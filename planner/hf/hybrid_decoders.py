@@ -1,13 +1,14 @@
-"""Decoders with state spaces in some layers: Nemotron-H (arXiv 2504.03624) and Bamba."""
+"""Decoders whose layers are of several kinds, as a pattern: state spaces in some (Nemotron-H, arXiv 2504.03624; Bamba),
+linear attention (Qwen3-Next), or cross attention (Llama 3.2 Vision).
+"""
 
 from math import inf
 from typing import Any, get_args
 
-from planner.hf.decoders import MOST_LAYERS, build_decoder, llama_bias, llama_fields
+from planner.hf.decoders import MOST_LAYERS, Fields
 from planner.hf.hf_config import MOST, HfConfig
-from planner.hf.moe_decoders import expert_fields
-from planner.specs.layers import Decoder
-from planner.specs.layers.components import Experts, StateSpace
+from planner.hf.moe_decoders import ExpertKeys, experts
+from planner.specs.layers.components import LinearAttention, StateSpace
 from planner.specs.layers.stack import Activation
 
 LAYER_LETTERS = {"linear_attention": "M", "mamba": "M", "full_attention": "*", "attention": "*", "mlp": "-", "moe": "E"}
@@ -17,7 +18,7 @@ NEMOTRON_DEFAULTS: dict[str, Any] = {
     "mamba_proj_bias": False, "use_bias": False, "use_conv_bias": True, "conv_kernel": 4, "chunk_size": 128,
     "n_groups": 8, "time_step_min": 0.001, "time_step_limit": [0.0, inf], "moe_latent_size": None, "n_group": 1,
     "routed_scaling_factor": 1.0, "norm_topk_prob": True, "num_experts_per_tok": 2, "n_routed_experts": 8,
-    "moe_intermediate_size": 7688, "moe_shared_expert_intermediate_size": 7688,
+    "topk_group": 1, "moe_intermediate_size": 7688, "moe_shared_expert_intermediate_size": 7688,
 }  # fmt: skip
 OLDER_KEYS = {  # earlier names of keys
     "head_dim": "attention_head_dim",
@@ -43,17 +44,17 @@ BAMBA_DEFAULTS: dict[str, Any] = {
 BAMBA_ROTARY_SHARE = 0.5  # rotary share of a head, in every Bamba
 
 
-def nemotron_h(config: HfConfig) -> Decoder:
+def nemotron_h(config: HfConfig) -> Fields:
     """Nemotron-H: one block a layer; attention without positions, and without biases whatever the file says."""
-    config.assume(**NEMOTRON_DEFAULTS).read_keys |= UNUSED_KEYS
     pattern, eps = nemotron_pattern(config), config.number("layer_norm_epsilon")
-    config.assume(rms_norm_eps=eps).expect("rms_norm_eps", (eps,))
+    config.assume(rms_norm_eps=eps, norm_eps=eps).expect("rms_norm_eps", (eps,))
+    config.expect("norm_eps", (eps,))
     config.expect("attention_bias", (False,))
     if config.flag("mlp_bias"):
         raise config.key_error("mlp_bias", "biases of the MLP alone cannot be expressed", "a model without them")
     heads, head_dim = config.count("num_attention_heads"), config.count(key_in_file(config, "head_dim"))
     hidden, kv_heads = config.count("hidden_size"), config.count_or_none("num_key_value_heads")
-    fields: dict[str, Any] = {
+    fields: Fields = {
         "layers": len(pattern),
         "hidden": hidden,
         "heads": heads,
@@ -68,10 +69,69 @@ def nemotron_h(config: HfConfig) -> Decoder:
         "norm_eps": eps,
         "pattern": " ".join(pattern),
         "state_space": nemotron_space(config) if "M" in pattern else None,
-        "moe": nemotron_experts(config) if "E" in pattern else None,
+        **(experts(NEMOTRON_EXPERTS)(config) if "E" in pattern else {}),
     }
     config.read_keys |= EXPERT_KEYS
-    return build_decoder(config, fields)
+    return fields
+
+
+NEMOTRON_EXPERTS = ExpertKeys(
+    "n_routed_experts", shared="moe_shared_expert_intermediate_size", scores="sigmoid", bias=True,
+    normalised="norm_topk_prob", scale="routed_scaling_factor", groups=("n_group", "topk_group"),
+    latent="moe_latent_size",
+)  # fmt: skip
+
+
+def delta_layers(config: HfConfig) -> Fields:
+    """Linear attention by the gated delta rule, with full attention in each k-th layer (Qwen3-Next, Qwen3.5), and an
+    MLP or experts behind either.
+    """
+    layers, types = config.count("num_hidden_layers", MOST_LAYERS), config.value("layer_types")
+    every = config.count("full_attention_interval")
+    types = types or ["linear_attention" if (layer + 1) % every else "full_attention" for layer in range(layers)]
+    if (
+        not isinstance(types, list)
+        or len(types) != layers
+        or not {*map(str, types)} <= {"linear_attention", "full_attention"}
+    ):
+        raise config.wrong_value("layer_types", f"a list of {layers} of linear_attention and full_attention")
+    sparse, dense = (
+        config.count_or_none("num_experts") is not None,
+        config.assume(mlp_only_layers=None).numbers("mlp_only_layers"),
+    )
+    step = config.assume(decoder_sparse_step=1).count("decoder_sparse_step")
+    routed = [sparse and layer not in dense and (layer + 1) % step == 0 for layer in range(layers)]
+    words = [
+        ("L" if kind == "linear_attention" else "*") + ("E" if has else "-")
+        for kind, has in zip(types, routed, strict=True)
+    ]
+    try:
+        shape = LinearAttention(
+            heads=config.count("linear_num_value_heads"),
+            key_heads=config.count("linear_num_key_heads"),
+            key_dim=config.count("linear_key_head_dim"),
+            value_dim=config.count("linear_value_head_dim"),
+            conv=config.count("linear_conv_kernel_dim"),
+        )
+    except ValueError as error:
+        what, _, fix = str(error).partition(" | ")
+        raise config.key_error("linear_num_value_heads", what, fix) from error
+    gate = {"attention_gate": config.flag("attn_output_gate")}
+    linear = {"linear_attention": shape} if "linear_attention" in types else {}
+    return {**gate, **linear, "pattern": " ".join(words)}
+
+
+MLLAMA_ADDED_WORDS = 8  # rows that the embedding has for images, and the head has not: a constant in the code
+
+
+def mllama_layers(config: HfConfig) -> Fields:
+    """Llama 3.2 Vision: cross_attention_layers have that in place of attention, norms of its heads, and gates."""
+    words, layers = config.numbers("cross_attention_layers"), config.count("num_hidden_layers", MOST_LAYERS)
+    if not words or words[-1] >= layers or sorted({*words}) != words:
+        raise config.wrong_value("cross_attention_layers", f"a rising list of layers below {layers}")
+    pattern = " ".join("X-" if layer in words else "*-" for layer in range(layers))
+    own = {"added_words": MLLAMA_ADDED_WORDS, "cross": config.count("hidden_size"), "pattern": pattern}
+    return {**own, "cross_norms": True, "cross_gates": True}
 
 
 def key_in_file(config: HfConfig, key: str) -> str:
@@ -132,39 +192,17 @@ def nemotron_space(config: HfConfig) -> StateSpace:
     return build_state_space(config, key_in_file(config, "n_groups"), fields)
 
 
-def nemotron_experts(config: HfConfig) -> Experts:
-    """Experts with DeepSeek-V3's router; shared experts as one MLP."""
-    if config.value("moe_latent_size") is not None:
-        what = "experts behind a projection to fewer numbers cannot be expressed"
-        raise config.key_error("moe_latent_size", what, "a model without it")
-    config.expect("routed_scaling_factor", (1, 1.0))
-    if config.count("n_group") > 1:
-        config.leave_out(f"choosing experts from some of {config.value('n_group')} groups of them")
-    return expert_fields(
-        config,
-        "n_routed_experts",
-        config.count("moe_intermediate_size"),
-        shared_ffn=config.count("moe_shared_expert_intermediate_size"),
-        router_bias=True,
-        scores="sigmoid",
-        normalised=config.flag("norm_topk_prob"),
-    )
-
-
-def bamba(config: HfConfig) -> Decoder:
+def bamba_layers(config: HfConfig) -> Fields:
     """Bamba: a state space or attention, and an MLP, in each layer."""
-    fields = llama_fields(config.assume(**BAMBA_DEFAULTS), BAMBA_ROTARY_SHARE)
-    full = config.numbers("attn_layer_indices")
+    full, layers = config.numbers("attn_layer_indices"), config.count("num_hidden_layers", MOST_LAYERS)
     config.read_keys |= {"num_logits_to_keep"}
-    bias = llama_bias(config)
-    rotary = int(BAMBA_ROTARY_SHARE * (fields["head_dim"] or fields["hidden"] // fields["heads"]))
-    config.assume(attn_rotary_emb=rotary).expect("attn_rotary_emb", (rotary,))
-    words = ["*-" if layer in full else "M-" for layer in range(fields["layers"])]
-    state_space = bamba_space(config, fields["hidden"])
+    hidden, heads = config.count("hidden_size"), config.count("num_attention_heads")
+    width = int(BAMBA_ROTARY_SHARE * (config.count_or_none("head_dim") or hidden // heads))
+    config.assume(attn_rotary_emb=width).expect("attn_rotary_emb", (width,))
+    words = ["*-" if layer in full else "M-" for layer in range(layers)]
+    state_space = bamba_space(config, hidden)
     optional = {"state_space": state_space} if "M-" in words else {}
-    return build_decoder(
-        config, {**fields, **optional, "bias": bias, "rotary_share": BAMBA_ROTARY_SHARE, "pattern": " ".join(words)}
-    )
+    return {**optional, "rotary_share": BAMBA_ROTARY_SHARE, "pattern": " ".join(words)}
 
 
 def bamba_space(config: HfConfig, hidden: int) -> StateSpace:

@@ -1,85 +1,126 @@
-"""Mixture-of-experts decoders, with latent attention or without."""
+"""Experts and latent attention as the keys of a config.json say them: blocks of decoders (hf/decoders.py)."""
 
-from collections.abc import Sequence
-from typing import Any, Literal, get_args
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple
 
-from planner.hf.decoders import MOST_LAYERS, attention_bias, build_decoder, llama_fields, window_fields
+from planner.hf.decoders import MOST_LAYERS, Block, Fields, one_of
 from planner.hf.hf_config import HfConfig
-from planner.specs.layers import Decoder, kind_counts
-from planner.specs.layers.components import Experts, LatentAttentionShape
+from planner.specs.layers.components import Experts, Indexer, LatentAttentionShape
 
 Scores = Literal["softmax", "sigmoid"]
+SparseRule = Callable[[HfConfig, int], tuple[list[bool], str]]  # layers with experts, and the key that says so
 
 
-def mixtral(config: HfConfig) -> Decoder:
-    """Mixtral (arXiv 2401.04088): Mistral with experts in every layer."""
-    config.assume(rms_norm_eps=1e-5, rope_theta=1e6, sliding_window=None, num_key_value_heads=8)
-    config.assume(num_local_experts=8, num_experts_per_tok=2)
-    fields = {**llama_fields(config), "window": config.count_or_none("sliding_window")}
-    width = config.count("intermediate_size")
-    return build_decoder(config, {**fields, "moe": expert_fields(config, "num_local_experts", width)})
+class ExpertKeys(NamedTuple):
+    """The keys of a family's experts."""
+
+    number: str = "num_experts"
+    topk: str = "num_experts_per_tok"
+    width: str = "moe_intermediate_size"
+    sparse: SparseRule | None = None  # None: every layer
+    shared: str = ""  # the width of shared experts; or their number, each of the width above, where it begins with "n_"
+    shared_gate: bool = False
+    scores: str = "softmax"  # or the key of it
+    bias: bool | str = False  # of the router; or the key of topk_method, by which experts are balanced by biases
+    normalised: bool | str = True  # or the key of it
+    scale: str = ""
+    groups: tuple[str, str] | None = None  # the keys of groups of experts, and of those that a token chooses from
+    latent: str = ""  # the width of experts' inputs and outputs
 
 
-def qwen2_moe(config: HfConfig) -> Decoder:
-    """Qwen2-MoE: its shared expert has a gate of its own, which a spec does not have."""
-    config.assume(qkv_bias=True, num_key_value_heads=16)
-    fields = {**llama_fields(config), "bias": "qkv" if config.flag("qkv_bias") else "none"}
-    fields |= window_fields(
-        config, lambda layer: layer % 2 == 0 and layer < (config.count_or_none("max_window_layers") or 0)
-    )
-    module = build_decoder(
-        config, {**fields, "moe": qwen_experts(config, config.count_or_none("shared_expert_intermediate_size"))}
-    )
-    if module.moe and module.moe.shared_ffn:
-        gates = module.hidden * kind_counts(module)["moe"]
-        config.leave_out("the sigmoid gate of the shared expert, one vector a layer", gates)
-    return module
+def experts(keys: ExpertKeys) -> Block:
+    """The spec's `moe`; none where the file has none."""
 
-
-def qwen3_moe(config: HfConfig) -> Decoder:
-    """Qwen3-MoE (arXiv 2505.09388): norms of queries and keys, no shared experts."""
-    config.assume(num_key_value_heads=4)
-    fields = {
-        **llama_fields(config),
-        "bias": attention_bias(config),
-        "qk_norm": True,
-        **window_fields(config, lambda layer: True),
-    }
-    return build_decoder(config, {**fields, "moe": qwen_experts(config, None)})
-
-
-def gpt_oss(config: HfConfig) -> Decoder:
-    """The gpt-oss models (arXiv 2508.10925): biases in experts and router, sinks, every other layer with a window."""
-    config.assume(rope_theta=150000.0, rms_norm_eps=1e-5, sliding_window=128, attention_bias=True)
-    config.assume(num_key_value_heads=8)
-    if not config.flag("attention_bias"):
-        raise config.key_error(
-            "attention_bias", "experts with biases beside attention without cannot be expressed", "true"
+    def read(config: HfConfig) -> Fields:
+        count = (
+            "num_local_experts" if keys.number == "num_experts" and keys.number not in config.values else keys.number
         )
-    fields = {**llama_fields(config), "bias": "all", "sinks": True}
-    fields |= window_fields(config, lambda layer: layer % 2 == 0, always=True)
-    moe = expert_fields(config, "num_local_experts", config.count("intermediate_size"), router_bias=True)
-    return build_decoder(config, {**fields, "moe": moe})
+        if config.count_or_none(count) is None:
+            return {}
+        placed: dict[str, int] = {}
+        if keys.sparse:
+            sparse, key = keys.sparse(config, config.count("num_hidden_layers", MOST_LAYERS))
+            if not any(sparse) and key == "decoder_sparse_step":
+                return {}
+            placed = moe_layer_fields(config, sparse, key)
+        width = config.count(keys.width)
+        fields = {**placed, **shared_fields(config, keys, width), **router_fields(config, keys)}
+        latent = config.count_or_none(keys.latent) if keys.latent else None
+        try:
+            moe = Experts(
+                experts=config.count(count), topk=config.count(keys.topk), ffn=width, latent=latent or 0, **fields
+            )
+        except ValueError as error:
+            what, _, fix = str(error).partition(" | ")
+            raise config.key_error(keys.topk, what, fix) from error
+        return {"moe": moe}
+
+    return read
 
 
-def deepseek_v2(config: HfConfig) -> Decoder:
-    """DeepSeek-V2 (arXiv 2405.04434): a softmax router."""
-    config.assume(scoring_func="softmax", topk_method="greedy", norm_topk_prob=False, routed_scaling_factor=1.0)
-    return deepseek(config)
+def shared_fields(config: HfConfig, keys: ExpertKeys, width: int) -> Fields:
+    """Fields of the shared experts."""
+    stated = config.count_or_none(keys.shared) or 0 if keys.shared else 0
+    shared = stated * width if keys.shared.startswith("n_") else stated
+    return {"shared_ffn": shared, "shared_gate": keys.shared_gate and shared > 0}
 
 
-def deepseek_v3(config: HfConfig) -> Decoder:
-    """DeepSeek-V3 (arXiv 2412.19437) and Kimi K2: a sigmoid router with biases."""
-    config.assume(scoring_func="sigmoid", topk_method="noaux_tc", norm_topk_prob=True, routed_scaling_factor=2.5)
-    config.assume(n_group=8, topk_group=4)
-    return deepseek(config)
+def router_fields(config: HfConfig, keys: ExpertKeys) -> Fields:
+    """Fields of the router: its scores and biases, weights of the chosen, and groups that they are chosen from."""
+    scores: Any = keys.scores if keys.scores in ("softmax", "sigmoid") else one_of(config, keys.scores, Scores)
+    biased = config.text(keys.bias) == "noaux_tc" if isinstance(keys.bias, str) else keys.bias
+    fields: Fields = {
+        "scores": scores,
+        "router_bias": biased,
+        "normalised": config.flag(keys.normalised) if isinstance(keys.normalised, str) else keys.normalised,
+    }
+    scale = config.assume(**{keys.scale: 1.0}).number(keys.scale) if keys.scale else 1.0
+    if scale:
+        fields["scale"] = scale
+    groups = (config.count_or_none(keys.groups[0]) or 1) if keys.groups else 1
+    config.read_keys |= {*(keys.groups or ())}
+    if keys.groups and groups > 1:
+        chosen = config.count(keys.groups[1])
+        if biased:
+            fields |= {"groups": groups, "group_topk": chosen}
+        else:
+            config.leave_out(f"choosing experts from {chosen} of {groups} groups of them by their best score")
+    return fields
 
 
-def deepseek(config: HfConfig) -> Decoder:
-    """Latent attention (arXiv 2405.04434); experts behind the first dense layers (arXiv 2401.06066)."""
-    config.assume(q_lora_rank=None, first_k_dense_replace=0, moe_layer_freq=1, n_shared_experts=None, n_group=None)
+def dense_first(first: str = "first_k_dense_replace", step: str = "moe_layer_freq") -> SparseRule:
+    """Experts behind the first dense layers."""
+
+    def rule(config: HfConfig, layers: int) -> tuple[list[bool], str]:
+        dense, every = config.count_or_none(first) or 0, config.assume(**{step: 1}).count(step)
+        return [layer >= dense and layer % every == 0 for layer in range(layers)], first
+
+    return rule
+
+
+def qwen_layers(config: HfConfig, layers: int) -> tuple[list[bool], str]:
+    """Experts in every k-th layer, except for layers that are listed."""
+    config.assume(decoder_sparse_step=1, mlp_only_layers=None)
+    step, dense = config.count("decoder_sparse_step"), config.numbers("mlp_only_layers")
+    sparse = [layer not in dense and (layer + 1) % step == 0 for layer in range(layers)]
+    return sparse, "mlp_only_layers" if dense and any(sparse) else "decoder_sparse_step"
+
+
+def llama4_layers(config: HfConfig, layers: int) -> tuple[list[bool], str]:
+    """Experts in every k-th layer, or in those that are listed."""
+    step = config.assume(interleave_moe_layer_step=1, moe_layers=None).count("interleave_moe_layer_step")
+    listed = config.value("moe_layers") is not None
+    named = config.numbers("moe_layers") if listed else [layer for layer in range(layers) if (layer + 1) % step == 0]
+    return [layer in named for layer in range(layers)], "moe_layers" if listed else "interleave_moe_layer_step"
+
+
+def latent_attention(config: HfConfig) -> Fields:
+    """Latent attention (DeepSeek-V2, arXiv 2405.04434), whose heads have widths of their own."""
     config.read_keys |= {"num_key_value_heads", "head_dim", "qk_head_dim"}  # which follow from the others
-    config.assume(num_key_value_heads=None)
+    config.assume(num_key_value_heads=None, q_lora_rank=None)
+    scaling = config.values.get("rope_scaling") or config.values.get("rope_parameters")
+    if isinstance(scaling, dict) and scaling.get("mscale_all_dim"):  # beside the rotated part, all scores are scaled
+        config.leave_out(f"the scale of attention scores by mscale_all_dim {scaling['mscale_all_dim']}")
     latent = LatentAttentionShape(
         q_rank=config.count_or_none("q_lora_rank") or 0,
         kv_rank=config.count("kv_lora_rank"),
@@ -87,81 +128,28 @@ def deepseek(config: HfConfig) -> Decoder:
         nope_dim=config.count("qk_nope_head_dim"),
         value_dim=config.count("v_head_dim"),
     )
-    fields = {
-        **llama_fields(config),
-        "kv_heads": None,
-        "head_dim": None,
-        "bias": attention_bias(config),
-        "latent": latent,
-    }
-    scaling = config.values.get("rope_scaling") or config.values.get("rope_parameters")
-    if isinstance(scaling, dict) and scaling.get("mscale_all_dim"):  # beside the rotated part, all scores are scaled
-        config.leave_out(f"the scale of attention scores by mscale_all_dim {scaling['mscale_all_dim']}")
-    return build_decoder(config, {**fields, "moe": deepseek_experts(config)})
+    return {"heads": config.count("num_attention_heads"), "latent": latent}
 
 
-def deepseek_experts(config: HfConfig) -> Experts | None:
-    """DeepSeek's routed and shared experts; None where the file has none."""
-    if config.count_or_none("n_routed_experts") is None:
-        return None
-    width, shared = config.count("moe_intermediate_size"), config.count_or_none("n_shared_experts") or 0
-    first, step = config.count_or_none("first_k_dense_replace") or 0, config.count("moe_layer_freq")
-    layers = config.count("num_hidden_layers", MOST_LAYERS)
-    sparse = [layer >= first and layer % step == 0 for layer in range(layers)]
-    config.expect("routed_scaling_factor", (1, 1.0))
-    groups = config.count_or_none("n_group") or 1
-    if groups > 1:
-        config.leave_out(f"choosing experts from {config.value('topk_group')} of {groups} groups of them")
-    scores: Any = config.text("scoring_func")
-    if scores not in get_args(Scores):
-        raise config.wrong_value("scoring_func", "softmax or sigmoid")
-    return expert_fields(
-        config,
-        "n_routed_experts",
-        width,
-        **moe_layer_fields(config, sparse, "first_k_dense_replace"),
-        shared_ffn=shared * width,
-        router_bias=config.text("topk_method") == "noaux_tc",
-        scores=scores,
-        normalised=config.flag("norm_topk_prob"),
-    )
-
-
-def qwen_experts(config: HfConfig, shared: int | None) -> Experts | None:
-    """Experts in every k-th layer, except for layers that are listed; None where there are none."""
-    config.assume(decoder_sparse_step=1, mlp_only_layers=None, norm_topk_prob=False)
-    key = "num_experts" if "num_experts" in config.values else "num_local_experts"
-    step, dense = config.count("decoder_sparse_step"), config.numbers("mlp_only_layers")
-    layers = config.count("num_hidden_layers", MOST_LAYERS)
-    sparse = [layer not in dense and (layer + 1) % step == 0 for layer in range(layers)]
-    if config.count_or_none(key) is None or not any(sparse):
-        return None
-    return expert_fields(
-        config,
-        key,
-        config.count("moe_intermediate_size"),
-        **moe_layer_fields(config, sparse, "mlp_only_layers" if dense else "decoder_sparse_step"),
-        shared_ffn=shared or 0,
-        normalised=config.flag("norm_topk_prob"),
-    )
+def indexer(config: HfConfig) -> Fields:
+    """The indexer of sparse attention (DeepSeek-V3.2, arXiv 2512.02556)."""
+    config.read_keys |= {"indexer_rope_interleave"}
+    config.assume(index_n_heads=64, index_head_dim=128, index_topk=2048, indexer_types=None)
+    types = config.value("indexer_types")
+    if types is not None and (not isinstance(types, list) or {*map(str, types)} != {"full"}):
+        fix = "planner import hf --build"
+        raise config.key_error("indexer_types", "layers without an indexer of their own cannot be expressed", fix)
+    topk = config.count("index_topk")
+    return {"indexer": Indexer(heads=config.count("index_n_heads"), dim=config.count("index_head_dim"), topk=topk)}
 
 
 def moe_layer_fields(config: HfConfig, sparse: list[bool], key: str) -> dict[str, int]:
     """`dense_layers` and `every` for these MoE layers. Raises InputError naming `key` where no such rule gives them."""
     pattern = moe_layer_rule(sparse) if any(sparse) else None
     if pattern is None:
-        fix = "a spec has experts in every k-th layer behind the first dense ones"
+        fix = "a spec has experts in every k-th layer behind the first dense ones; or planner import hf --build"
         raise config.key_error(key, "these layers with experts cannot be expressed", fix)
     return {"dense_layers": pattern[0], "every": pattern[1]}
-
-
-def expert_fields(config: HfConfig, key: str, width: int, **fields: Any) -> Experts:
-    """Experts of this width. Raises InputError where the numbers do not fit together."""
-    try:
-        return Experts(experts=config.count(key), topk=config.count("num_experts_per_tok"), ffn=width, **fields)
-    except ValueError as error:
-        what, _, fix = str(error).partition(" | ")
-        raise config.key_error("num_experts_per_tok", what, fix) from error
 
 
 def moe_layer_rule(sparse: Sequence[bool]) -> tuple[int, int] | None:

@@ -1,19 +1,24 @@
 """Multimodal models: an encoder whose tokens a decoder reads."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
-from planner.hf.decoders import build_decoder, llama, llama_fields, mistral, qwen2, qwen3
+from planner.hf.decoders import read_decoder
 from planner.hf.encoders import (
     activation,
     audio_encoder,
     clip,
+    kimi_vision,
+    llama4_vision,
     mllama_vision,
     qwen2_5_vision,
     qwen2_vision,
+    qwen3_vision,
     read_layers,
     siglip,
 )
+from planner.hf.families import DECODERS
 from planner.hf.hf_config import HfConfig
 from planner.specs.base import with_fields
 from planner.specs.layers import Decoder, Module, Vit
@@ -22,24 +27,11 @@ from planner.specs.layers.vit import Projector
 
 Modules = dict[str, Module]
 Family = TypeVar("Family")
-MLLAMA_ADDED_WORDS = 8  # rows that the embedding has for images, and the head has not: a constant in the code
-MLLAMA_TEXT: dict[str, Any] = {  # what a text_config may leave out
-    "vocab_size": 128256,
-    "hidden_size": 4096,
-    "num_hidden_layers": 40,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "intermediate_size": 14336,
-    "rms_norm_eps": 1e-5,
-    "rope_theta": 500000.0,
-    "cross_attention_layers": [3, 8, 13, 18, 23, 28, 33, 38],
-}
-TEXT_READERS: dict[str, Callable[[HfConfig], Decoder]] = {
-    "llama": llama,
-    "mistral": mistral,
-    "qwen2": qwen2,
-    "qwen3": qwen3,
-}
+IMAGE_KEYS = {
+    "boi_token_index", "eoi_token_index", "ignore_index", "image_token_id", "image_token_index",
+    "media_placeholder_token_id", "use_unified_vision_chunk", "video_placeholder", "video_token_id",
+    "vision_end_token_id", "vision_start_token_id", "vision_token_id",
+}  # fmt: skip
 VISION_READERS: dict[str, Callable[[HfConfig, int | None], Vit]] = {
     "clip_vision_model": clip,
     "siglip_vision_model": siglip,
@@ -63,76 +55,70 @@ def llava(config: HfConfig) -> Modules:
     return {"vision": with_fields(read_layers(config, vision, layer), projector=projector), "llm": text}
 
 
-def qwen2_vl(config: HfConfig) -> Modules:
-    """Qwen2-VL (arXiv 2409.12191): a vision tower and a Qwen2 decoder."""
-    return with_vision(config, qwen2_vision)
+def qwen_vl(tower: Callable[[HfConfig], Vit], family: str) -> Callable[[HfConfig], Modules]:
+    """A Qwen decoder with a vision tower. Its keys are at the top of older files, in a mapping of newer ones: Qwen2-VL
+    (arXiv 2409.12191), Qwen2.5-VL (arXiv 2502.13923), Qwen3-VL (arXiv 2511.21631), Qwen3.5.
+    """
+
+    def read(config: HfConfig) -> Modules:
+        config.read_keys |= IMAGE_KEYS
+        whole = "text_config" not in config.values and family == "qwen2"
+        text = sectioned(config.assume(rope_theta=1e6), family) if whole else read_text(config, family, sectioned)
+        part = config.section("vision_config")
+        vision = tower(part)
+        if vision.out != text.hidden:
+            key = "out_hidden_size" if "out_hidden_size" in part.values else "hidden_size"
+            raise part.wrong_value(key, f"the decoder's width, {text.hidden}")
+        return {"vision": vision, "llm": text}
+
+    return read
 
 
-def qwen2_5_vl(config: HfConfig) -> Modules:
-    """Qwen2.5-VL (arXiv 2502.13923): a vision tower with windows and a Qwen2 decoder."""
-    return with_vision(config, qwen2_5_vision)
+def with_tower(
+    name: str, tower: Callable[[HfConfig, int], Module], family: str, **usual: Any
+) -> Callable[[HfConfig], Modules]:
+    """A decoder, and an encoder whose outputs are as wide as it: Llama 4 (of which a file may leave the tower's keys
+    out), Kimi-K2.5, Llama 3.2 Vision (arXiv 2407.21783, section 7), Qwen2-Audio (arXiv 2407.10759).
+    """
+
+    def read(config: HfConfig) -> Modules:
+        config.read_keys |= {*IMAGE_KEYS, "audio_token_index", "audio_token_id"}
+        text = read_text(config, family)
+        key = f"{name}_config"
+        part = (config if key in config.values else config.assume(**{key: {}})).section(key)
+        return {name: tower(part.assume(**usual), text.hidden), "llm": text}
+
+    return read
 
 
-def with_vision(config: HfConfig, tower: Callable[[HfConfig], Vit]) -> Modules:
-    """A Qwen decoder with a vision tower. Its keys are at the top of older files, in a mapping of newer ones."""
-    config.read_keys |= {"image_token_id", "video_token_id", "vision_start_token_id", "vision_end_token_id"}
-    config.read_keys |= {"vision_token_id"}
-    whole = "text_config" not in config.values
-    text = sectioned(config.assume(rope_theta=1e6)) if whole else read_text(config, sectioned)
-    part = config.section("vision_config")
-    vision = tower(part)
-    if vision.out != text.hidden:
-        key = "out_hidden_size" if "out_hidden_size" in part.values else "hidden_size"
-        raise part.wrong_value(key, f"the decoder's width, {text.hidden}")
-    return {"vision": vision, "llm": text}
-
-
-def sectioned(config: HfConfig) -> Decoder:
-    """A Qwen2 decoder whose rotary pairs rotate by time, row and column, in the sections that the file gives."""
-    text = qwen2(config)
+def sectioned(config: HfConfig, family: str) -> Decoder:
+    """A decoder whose rotary pairs rotate by time, row and column, in the sections that the file gives."""
+    text = read_decoder(config, DECODERS[family])
     key = next((key for key in ("rope_parameters", "rope_scaling") if config.values.get(key)), None)
     if key is None:
         return text
-    part = config.section(key).assume(mrope_section=[])
+    part = config.section(key).assume(mrope_section=[], mrope_interleaved=False)
     part.read_keys |= {*part.values}  # the others are read with those of the decoder
-    sections, pairs = part.numbers("mrope_section"), head_dim(text) // 2
+    sections, pairs = part.numbers("mrope_section"), int(head_dim(text) * text.rotary_share) // 2
     if sections and (len(sections) != 3 or sum(sections) != pairs or not all(sections)):
         raise part.wrong_value("mrope_section", f"three numbers that add up to {pairs}")
+    if sections and part.flag("mrope_interleaved"):
+        part.assumption("pairs that rotate by time, row and column are neighbours, not interleaved")
     return with_fields(text, rope_sections=tuple(sections))
 
 
-def qwen2_audio(config: HfConfig) -> Modules:
-    """Qwen2-Audio (arXiv 2407.10759): Whisper's encoder, pairs of its tokens averaged, one linear, a decoder."""
-    text, part = read_text(config), config.section("audio_config")
-    config.read_keys |= {"audio_token_index", "audio_token_id", "ignore_index"}
-    part.assume(num_mel_bins=128, encoder_layers=32, encoder_attention_heads=20, encoder_ffn_dim=5120, d_model=1280)
-    return {"audio": audio_encoder(part, text.hidden, pool=2), "llm": text}
-
-
-def mllama(config: HfConfig) -> Modules:
-    """Llama 3.2 Vision (arXiv 2407.21783, section 7): some decoder layers attend to images, of a tower over tiles."""
-    config.read_keys |= {"image_token_index", "image_token_id"}
-    text = read_text(config, mllama_text)
-    return {"vision": mllama_vision(config.section("vision_config"), text.hidden), "llm": text}
-
-
-def mllama_text(config: HfConfig) -> Decoder:
-    """The decoder alone: cross_attention_layers have that in place of attention, norms of its heads, and gates."""
-    config.assume(**MLLAMA_TEXT)
-    fields, words = llama_fields(config), config.numbers("cross_attention_layers")
-    if not words or words[-1] >= fields["layers"] or sorted({*words}) != words:
-        raise config.wrong_value("cross_attention_layers", f"a rising list of layers below {fields['layers']}")
-    pattern = " ".join("X-" if layer in words else "*-" for layer in range(fields["layers"]))
-    own = {"added_words": MLLAMA_ADDED_WORDS, "cross": fields["hidden"], "pattern": pattern}
-    return build_decoder(config, {**fields, **own, "cross_norms": True, "cross_gates": True})
-
-
-def read_text(config: HfConfig, family: Callable[[HfConfig], Decoder] | None = None) -> Decoder:
-    """The decoder in `text_config`; tied if the whole file says so, or says nothing and the text config does."""
+def read_text(config: HfConfig, family: str = "", read: Callable[[HfConfig, str], Decoder] | None = None) -> Decoder:
+    """The decoder in `text_config`, of this family where it says none; tied if the whole file says so, or says nothing
+    and the text config does.
+    """
     part = config.section("text_config")
-    if family is not None:
+    kind = part.assume(model_type=family).text("model_type") if family else part.text("model_type")
+    if read is not None and family == "qwen2":  # whose text says qwen2_vl_text, or the kind of the whole
+        kind = family
         part.assume(rope_theta=1e6)
-    text = (family or reader_for(part, TEXT_READERS))(part)
+    if kind not in DECODERS:
+        raise part.key_error("model_type", f"a {kind} is not read here", f"one of {', '.join(sorted(DECODERS))}")
+    text = read(part, kind) if read else read_decoder(part, DECODERS[kind])
     tied = config.assume(tie_word_embeddings=text.tied).flag("tie_word_embeddings")
     return with_fields(text, tied=tied)
 
@@ -143,3 +129,21 @@ def reader_for(part: HfConfig, families: dict[str, Family]) -> Family:
     if kind not in families:
         raise part.key_error("model_type", f"a {kind} is not read here", f"one of {', '.join(families)}")
     return families[kind]
+
+
+MULTIMODAL: dict[str, Callable[[HfConfig], Modules]] = {  # by `model_type`
+    "llava": llava,
+    "qwen2_vl": qwen_vl(qwen2_vision, "qwen2"),
+    "qwen2_5_vl": qwen_vl(qwen2_5_vision, "qwen2"),
+    "qwen3_vl": qwen_vl(qwen3_vision, "qwen3_vl_text"),
+    "qwen3_vl_moe": qwen_vl(qwen3_vision, "qwen3_vl_moe_text"),
+    "qwen3_5": qwen_vl(qwen3_vision, "qwen3_5_text"),
+    "qwen3_5_moe": qwen_vl(qwen3_vision, "qwen3_5_moe_text"),
+    "kimi_k25": with_tower("vision", kimi_vision, "deepseek_v3"),
+    "llama4": with_tower("vision", llama4_vision, "llama4_text"),
+    "mllama": with_tower("vision", mllama_vision, "mllama_text_model"),
+    "qwen2_audio": with_tower(
+        "audio", partial(audio_encoder, pool=2), "qwen2",
+        num_mel_bins=128, encoder_layers=32, encoder_attention_heads=20, encoder_ffn_dim=5120, d_model=1280,
+    ),
+}  # fmt: skip

@@ -13,28 +13,56 @@ from planner.specs.layers.rope_scaling import LinearScaling, Llama3Scaling, Rope
 UNSCALED = ("default", "mrope")  # mrope: its sections are read where a model has them
 
 
-def rope_fields(config: HfConfig, share: float = 1.0) -> dict[str, Any]:
-    """The spec's `rope_base` and `rope_scaling`; `share`: of a head's dims that the family rotates."""
+def rope_fields(config: HfConfig, share: float = 1.0, read_share: bool = False) -> dict[str, Any]:
+    """The spec's `rope_base`, `rope_scaling` and `rotary_share`; `share`: of a head's dims that the family rotates, or
+    that a file which says nothing does.
+    """
     key = next((key for key in ("rope_parameters", "rope_scaling") if config.values.get(key)), None)
     if key is None:
         config.read_keys |= {"rope_parameters", "rope_scaling"}
-        return {"rope_base": rope_base(config)}
-    part = config.section(key).assume(rope_theta=config.defaults["rope_theta"], partial_rotary_factor=share)
-    part.expect("partial_rotary_factor", (share, None))
-    part.read_keys |= {"rope_type", "type", "mrope_section", "original_max_position_embeddings"}
+        config.assume(partial_rotary_factor=share)
+        return {"rope_base": rope_base(config), **share_fields(config, share, read_share)}
+    part = of_full_layers(config, config.section(key))
+    stated = config.assume(partial_rotary_factor=share).value("partial_rotary_factor") if read_share else share
+    part.assume(rope_theta=config.values.get("rope_theta", config.defaults["rope_theta"]), partial_rotary_factor=stated)
+    part.read_keys |= {"rope_type", "type", "mrope_section", "mrope_interleaved", "original_max_position_embeddings"}
+    fields = share_fields(part, share, read_share)
     rule = part.values.get("rope_type", part.values.get("type", "default"))
-    base = rope_base(part if key == "rope_parameters" else config)
+    fields["rope_base"] = rope_base(part if key == "rope_parameters" else config)
     if rule in UNSCALED:
-        return {"rope_base": base}
-    if rule not in SCALING_READERS:
+        return fields
+    if not isinstance(rule, str) or rule not in SCALING_READERS:
         config.leave_out_key(key)
         part.read_keys |= {*part.values}
-        return {"rope_base": base}
+        return fields
     try:
-        return {"rope_base": base, "rope_scaling": SCALING_READERS[rule](part, config)}
+        return fields | {"rope_scaling": SCALING_READERS[rule](part, config)}
     except ValueError as error:
         what, _, fix = str(error).partition(" | ")
         raise config.key_error(key, what, fix) from error
+
+
+def share_fields(part: HfConfig, share: float, read_share: bool) -> dict[str, Any]:
+    """The spec's `rotary_share`: the family's, or the one that the file says."""
+    if not read_share:
+        if part.route.endswith(("rope_parameters.", "rope_scaling.")):
+            part.expect("partial_rotary_factor", (share, None))
+        return {}
+    stated = part.number("partial_rotary_factor")
+    if not 0 < stated <= 1:
+        raise part.wrong_value("partial_rotary_factor", "a share above 0, at most 1")
+    return {"rotary_share": stated} if stated < 1 else {}
+
+
+def of_full_layers(config: HfConfig, part: HfConfig) -> HfConfig:
+    """The rule of layers with full attention, where those with a window have one of their own, which is noted."""
+    if not isinstance(part.values.get("full_attention"), dict):
+        return part
+    own = part.values.get("sliding_attention")
+    base = own.get("rope_theta") if isinstance(own, dict) else None
+    config.assumption(f"layers with a window rotate as the others, not by a base of {base}")
+    part.read_keys |= {"sliding_attention"}
+    return part.section("full_attention")
 
 
 def rope_base(part: HfConfig) -> float:

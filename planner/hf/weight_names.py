@@ -60,6 +60,15 @@ MIXTRAL = LLAMA._replace(
     expert={"gate": "w1", "up": "w3", "down": "w2"},
 )
 QWEN3_MOE = LLAMA._replace(router={"weight": "mlp.gate.weight"}, experts="mlp.experts")
+GLM4_MOE = QWEN3_MOE._replace(router={"weight": "mlp.gate.weight", "bias": "mlp.gate.e_score_correction_bias"})
+OLMO2 = LLAMA._replace(
+    blocks={
+        "attention": "self_attn",
+        "attention_output_norm": "post_attention_layernorm",
+        "mlp": "mlp",
+        "mlp_output_norm": "post_feedforward_layernorm",
+    }
+)
 BAMBA = WeightNames(
     blocks={
         "attention_norm": "input_layernorm",
@@ -157,7 +166,7 @@ QWEN2_5_VISION = WeightNames(  # within Qwen2.5-VL
 QWEN2_VISION = QWEN2_5_VISION._replace(parts=QWEN2_5_VISION.parts | {"mlp": ENCODER_MLP_NAMES})  # within Qwen2-VL
 FAMILY_NAMES = {
     "llama": LLAMA, "mistral": LLAMA, "qwen2": LLAMA, "qwen3": LLAMA, "mixtral": MIXTRAL, "qwen3_moe": QWEN3_MOE,
-    "bamba": BAMBA, "nemotron_h": NEMOTRON_H, "bert": BERT,
+    "bamba": BAMBA, "glm4_moe": GLM4_MOE, "olmo2": OLMO2, "nemotron_h": NEMOTRON_H, "bert": BERT,
     "clip": CLIP, "whisper": WHISPER, "qwen2_vision": QWEN2_VISION, "qwen2_5_vision": QWEN2_5_VISION,
 }  # fmt: skip
 FAMILY_OF_MODULE: dict[type, Callable[[Any], str | None]] = {

@@ -8,17 +8,19 @@ from planner.hf.decoders import FULL, SLIDING
 from planner.hf.expert_balance import balance_keys
 from planner.hf.hf_config import IGNORED_KEYS
 from planner.hf.rope import scaling_keys
-from planner.hf.write_hybrids import MAX_POSITIONS, bamba, hybrid_family, nemotron_h
+from planner.hf.write_hybrids import MAX_POSITIONS, bamba, hybrid_family, nemotron_h, routes_like_deepseek
 from planner.specs.layers import Decoder, Module
 from planner.specs.layers.head_widths import head_dim, kv_heads
 
 ARCHITECTURES = {
     "bamba": "BambaForCausalLM",
+    "glm4_moe": "Glm4MoeForCausalLM",
     "gpt2": "GPT2LMHeadModel",
     "llama": "LlamaForCausalLM",
     "mistral": "MistralForCausalLM",
     "mixtral": "MixtralForCausalLM",
     "nemotron_h": "NemotronHForCausalLM",
+    "olmo2": "Olmo2ForCausalLM",
     "qwen2": "Qwen2ForCausalLM",
     "qwen3": "Qwen3ForCausalLM",
     "qwen3_moe": "Qwen3MoeForCausalLM",
@@ -59,6 +61,8 @@ def decoder_config(module: Decoder) -> dict[str, Any] | None:
     if kind == "bamba":
         return head | llama_keys(module) | bamba(module)
     config = head | llama_keys(module)
+    if kind == "glm4_moe":
+        return config | glm4_moe(module)
     if kind == "llama":
         config["mlp_bias"] = module.bias == "all"
     if kind != "mistral" and kind != "mixtral" and kind != "qwen2":
@@ -74,6 +78,8 @@ def decoder_family(module: Decoder) -> str | None:
     """The family with such layers; None where there is none."""
     if module.pattern:
         return hybrid_family(module)
+    if is_olmo(module) or is_glm(module):
+        return "olmo2" if module.moe is None else "glm4_moe"
     if module.latent or module.sinks or not plain_layers(module):
         return None
     if module.positions == "learned":
@@ -85,7 +91,7 @@ def decoder_family(module: Decoder) -> str | None:
             "mixtral" if (module.bias, module.full_every, moe_layers(module).count(False)) == ("none", 0, 0) else None
         )
     if module.qk_norm:
-        return "qwen3" if module.bias in ("none", "attention") else None
+        return "qwen3" if module.bias in ("none", "attention") and module.qk_norm is True else None
     if module.bias == "qkv":
         return "qwen2"
     if module.window is None:
@@ -95,6 +101,8 @@ def decoder_family(module: Decoder) -> str | None:
 
 def plain_layers(module: Decoder) -> bool:
     """Whether layers are in the style of GPT-2 or of Llama, with plain experts or none."""
+    if unwritten_parts(module):
+        return False
     foreign = module.positions in ("none", "relative") or module.cross or module.added_words or module.scaled_head
     if foreign or module.activation or module.rotary_share < 1:
         return False
@@ -102,8 +110,62 @@ def plain_layers(module: Decoder) -> bool:
     style = module.gated, module.norm, module.bias, module.qk_norm
     moe = module.moe
     plain = moe is None or not (moe.shared_ffn or moe.router_bias or moe.scores != "softmax" or moe.capacity)
-    normalised = moe is None or module.qk_norm or (moe.normalised and moe.ffn == module.ffn)
+    normalised = moe is None or module.qk_norm is True or (moe.normalised and moe.ffn == module.ffn)
     return style == styles[module.positions == "rope"] and plain and normalised
+
+
+def llama_like(module: Decoder) -> bool:
+    """Whether a decoder says nothing beside Llama's shape, with biases, norms and experts."""
+    shape = {name: getattr(module, name) for name in LLAMA_SHAPE}
+    return Decoder(**shape) == module
+
+
+LLAMA_SHAPE = (
+    "layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab", "tied", "norm_eps", "rope_base",
+    "rope_scaling", "bias", "norms", "qk_norm", "moe", "rotary_share", "trained",
+)  # fmt: skip
+
+
+def is_olmo(module: Decoder) -> bool:
+    """Whether layers are OLMo 2's: norms of outputs, and of all heads' queries and keys together."""
+    own = module.norms, module.qk_norm, module.rotary_share
+    return own == ("behind", "whole", 1.0) and not module.moe and module.bias != "qkv" and llama_like(module)
+
+
+def is_glm(module: Decoder) -> bool:
+    """Whether layers are GLM-4.5's: experts that are routed as DeepSeek-V3's, beside shared ones of the same width."""
+    moe, style = module.moe, (module.norms, module.qk_norm in (True, False), module.bias in ("none", "qkv"))
+    routed = moe is not None and routes_like_deepseek(moe) and moe.shared_ffn % moe.ffn == 0
+    plain = moe is not None and not (moe.latent or moe.shared_gate or moe.counts) and moe.every == 1
+    return style == ("before", True, True) and routed and plain and llama_like(module)
+
+
+def glm4_moe(module: Decoder) -> dict[str, Any]:
+    """Keys of GLM-4.5 besides those of Llama's shape."""
+    moe = module.moe
+    assert moe is not None
+    return {
+        "attention_bias": module.bias == "qkv",
+        "use_qk_norm": module.qk_norm,
+        "partial_rotary_factor": module.rotary_share,
+        "n_routed_experts": moe.experts,
+        "num_experts_per_tok": moe.topk,
+        "moe_intermediate_size": moe.ffn,
+        "n_shared_experts": moe.shared_ffn // moe.ffn,
+        "first_k_dense_replace": moe.dense_layers,
+        "norm_topk_prob": moe.normalised,
+        "routed_scaling_factor": moe.scale,
+        "n_group": moe.groups,
+        "topk_group": moe.group_topk,
+    }
+
+
+def unwritten_parts(module: Decoder) -> bool:
+    """Whether a decoder has parts that no config.json written here has."""
+    moe = module.moe
+    routed = moe is not None and (moe.scale != 1 or moe.groups > 1 or moe.shared_gate or moe.latent)
+    apart = module.norms != "before" or module.qk_norm == "whole"
+    return bool(apart or module.linear_attention or module.indexer or module.attention_gate or routed)
 
 
 def llama_keys(module: Decoder) -> dict[str, Any]:

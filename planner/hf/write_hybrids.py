@@ -75,6 +75,10 @@ def nemotron_h(module: Decoder) -> dict[str, Any]:
         "moe_intermediate_size": moe.ffn,
         "moe_shared_expert_intermediate_size": moe.shared_ffn,
         "norm_topk_prob": moe.normalised,
+        "routed_scaling_factor": moe.scale,
+        "n_group": moe.groups,
+        "topk_group": moe.group_topk,
+        **({"moe_latent_size": moe.latent} if moe.latent else {}),
     } if moe else {}  # fmt: skip
     return {
         "hidden_size": module.hidden,

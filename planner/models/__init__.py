@@ -3,6 +3,7 @@
 from planner.models.batch import IGNORED, Batch, CrossAttentionMemory, EncoderFeatures
 from planner.models.build import build, init_weights, unsupported
 from planner.models.contrastive_loss import contrastive_loss
+from planner.models.described_models import describe
 from planner.models.embedding_shard import EmbeddingShard
 from planner.models.networks.transformers_model import TransformersModel
 from planner.models.sequence_parallel import NO_SEQUENCE_PARALLEL, SequenceParallel
@@ -50,6 +51,7 @@ __all__ = [
     "combine_outputs",
     "contrastive_loss",
     "copy_shared",
+    "describe",
     "expert_parameters",
     "held_region",
     "held_values",

@@ -51,6 +51,9 @@ def build(
     reason = unsupported(spec)
     if reason:
         raise InputError(reason, fix="plan and simulate it, or choose another model to run")
+    if spec.has_whole_qk_norm and shard.tp.count > 1:
+        message = f"norms of all heads' queries together are not computed over tp = {shard.tp.count} ranks"
+        raise InputError(message, fix="tp: 1 for this module")
     with torch.device("meta"):  # elsewhere torch would initialise the weights, in vain
         network = NETWORKS[type(spec)](spec, dtype, shard)
     freeze(network, spec)
@@ -68,13 +71,31 @@ def unsupported(spec: Module) -> str | None:
     if type(spec) not in NETWORKS:
         kind = type(spec).__struct_config__.tag
         return f"no network of a module of the kind `{kind}` is known | plan and simulate it, or run another model"
+    reason = unbuilt_part(spec)
+    if reason:
+        return f"{reason} | plan and simulate it, or run another model"
     if spec.adapters:
         return "runs train no low-rank adapters | say all, none or projector under trained, or only simulate the plan"
-    if spec.positions == "rope" and rotary_dim(spec) % 2:
+    if spec.rotates and rotary_dim(spec) % 2:
         name = "rope_dim" if spec.latent_attention else "head_dim"
         odd = f"rotary positions turn pairs of numbers, and {name} {rotary_dim(spec)} is odd"
         return f"{odd} | an even one, by other heads; or only simulate the plan"
     return None
+
+
+def unbuilt_part(spec: Module) -> str:
+    """What a spec has that no block of the runtime computes yet, by name; empty: nothing."""
+    moe = spec.routed_experts
+    parts = (
+        (spec.linear_attention_shape, "linear attention"),
+        (spec.token_indexer, "sparse attention by an indexer"),
+        (spec.has_attention_gate, "a gate of attention's output"),
+        (moe and moe.latent, "experts in a width of their own"),
+        (spec.feature_depths, "features of a tower at several depths"),
+        (spec.place_table_size, "a table of positions that is interpolated for each image"),
+    )
+    found = [name for part, name in parts if part]
+    return f"the runtime has no {found[0]}" if found else ""
 
 
 @torch.no_grad()

@@ -59,8 +59,9 @@ def layer_parameters(module: Module, kind: LayerKind | None = None) -> int:
     """
     if kind is None:
         return max(layer_parameters(module, each) for each in kind_counts(module))
-    norm = norm_parameters(module, module.hidden)
-    blocks = sum(block_entry(block, BLOCKS, "the parameters")(module) + norm for block in kind_blocks(kind))
+    norm = module.norms_per_block * norm_parameters(module, module.hidden)
+    own = module.of_kind(kind)
+    blocks = sum(block_entry(block, BLOCKS, "the parameters")(own) + norm for block in kind_blocks(kind))
     return blocks + gate_parameters(module, kind)
 
 
@@ -71,20 +72,46 @@ def gate_parameters(module: Module, kind: LayerKind) -> int:
 
 def active_layer_parameters(module: Module, kind: LayerKind) -> int:
     """Return the parameters of one layer of a kind that are used for a token."""
-    moe = module.routed_experts
+    total, moe = layer_parameters(module, kind) - idle_table_parameters(module, kind), module.routed_experts
     if moe is None or "experts" not in kind_blocks(kind):
-        return layer_parameters(module, kind)
-    idle = max(0, moe.experts - moe.topk)
-    return layer_parameters(module, kind) - idle * mlp_parameters(module, moe.ffn)
+        return total
+    return total - max(0, moe.experts - moe.topk) * expert_parameters(module) // moe.experts
+
+
+def idle_table_parameters(module: Module, kind: LayerKind) -> int:
+    """Return the parameters of a described layer's matrices that are not used for a token: of several alike."""
+    if not {"matrices", "attending_matrices"} & {*kind_blocks(kind)}:
+        return 0
+    matrices = module.of_kind(kind).layer_table.matrices
+    return round(sum((each.count - each.used) * each.outputs * each.inputs for each in matrices))
 
 
 def attention_parameters(module: Module) -> int:
     """Return the projections of queries, keys, values and output, with biases, norms and sinks."""
     latent = module.latent_attention
     if latent:
-        return latent_parameters(module, latent) + module.sink_heads
-    norms = 2 * norm_parameters(module, head_dim(module)) if module.has_qk_norm else 0
-    return projection_parameters(module, module.hidden) + norms + module.sink_heads
+        return latent_parameters(module, latent) + indexer_parameters(module) + module.sink_heads
+    gate = module.hidden * module.heads * head_dim(module) if module.has_attention_gate else 0
+    return projection_parameters(module, module.hidden) + gate + qk_norm_parameters(module) + module.sink_heads
+
+
+def qk_norm_parameters(module: Module) -> int:
+    """Return the parameters of norms of queries and keys: of a head each, or of all heads together."""
+    if not module.has_qk_norm:
+        return 0
+    if module.has_whole_qk_norm:
+        return norm_parameters(module, (module.heads + kv_heads(module)) * head_dim(module))
+    return 2 * norm_parameters(module, head_dim(module))
+
+
+def indexer_parameters(module: Module) -> int:
+    """Return the parameters of an indexer, all of which each rank of tp has: its queries from the compressed ones, its
+    key and that key's layer norm, and weights of its heads.
+    """
+    indexer, latent = module.token_indexer, module.latent_attention
+    if indexer is None or latent is None:
+        return 0
+    return indexer.heads * (indexer.dim * latent.q_rank + module.hidden) + indexer.dim * (module.hidden + 2)
 
 
 def cross_attention_parameters(module: Module) -> int:
@@ -139,22 +166,40 @@ def state_space_parameters(module: Module) -> int:
     return matrices + convolution + 3 * space.heads + space.inner_width + biases
 
 
-def mlp_parameters(module: Module, width: int | None = None) -> int:
-    """Return the parameters of one MLP of this width; None: of the dense one."""
-    width, input_matrices = width or module.ffn, 2 if module.gated else 1
-    biases = input_matrices * width + module.hidden if module.bias in ("all", "all_but_key") else 0
-    return (input_matrices + 1) * module.hidden * width + biases
+def linear_attention_parameters(module: Module) -> int:
+    """Return the input projection, the convolution, each head's decay and time step bias, the norm of a head, and the
+    output projection; 0 for a module without linear attention.
+    """
+    shape = module.linear_attention_shape
+    if shape is None:
+        return 0
+    matrices = module.hidden * (shape.projected_width + shape.inner_width)
+    return matrices + shape.convolution_channels * shape.conv + 2 * shape.heads + shape.value_dim
+
+
+def table_parameters(module: Module) -> int:
+    """Return the parameters of layers that are described by their matrices."""
+    return module.layer_table.parameters
+
+
+def mlp_parameters(module: Module, width: int | None = None, outer: int = 0) -> int:
+    """Return the parameters of one MLP of this width; None: of the dense one. `outer`: what it reads and writes, where
+    that is not the hidden size.
+    """
+    width, outer, input_matrices = width or module.ffn, outer or module.hidden, 2 if module.gated else 1
+    biases = input_matrices * width + outer if module.bias in ("all", "all_but_key") else 0
+    return (input_matrices + 1) * outer * width + biases
 
 
 def moe_parameters(module: Module) -> int:
-    """Return the parameters of router, shared experts, and all routed experts."""
-    return router_parameters(module) + shared_expert_parameters(module) + expert_parameters(module)
+    """Return the parameters of router, projections around latent experts, shared experts, and all routed experts."""
+    return whole_expert_parameters(module) + shared_expert_parameters(module) + expert_parameters(module)
 
 
 def expert_parameters(module: Module) -> int:
     """Return the parameters of all routed experts of one MoE layer; 0 for a module without any."""
     moe = module.routed_experts
-    return moe.experts * mlp_parameters(module, moe.ffn) if moe else 0
+    return moe.experts * mlp_parameters(module, moe.ffn, moe.latent) if moe else 0
 
 
 def shared_expert_parameters(module: Module) -> int:
@@ -163,10 +208,14 @@ def shared_expert_parameters(module: Module) -> int:
     return mlp_parameters(module, moe.shared_ffn) if moe and moe.shared_ffn else 0
 
 
-def router_parameters(module: Module) -> int:
-    """Return the parameters of the router of one MoE layer."""
+def whole_expert_parameters(module: Module) -> int:
+    """Return the parameters of one MoE layer that every rank has: of the router, of the shared experts' gate, and of
+    the projections to and from the width that latent experts work in.
+    """
     moe = module.routed_experts
-    return moe.experts * (module.hidden + moe.router_bias) if moe else 0
+    if moe is None:
+        return 0
+    return moe.experts * (module.hidden + moe.router_bias) + module.hidden * (moe.shared_gate + 2 * moe.latent)
 
 
 def embedding_head_parameters(module: Module) -> int:
@@ -187,4 +236,7 @@ BLOCKS: dict[Block, Callable[[Module], int]] = {
     "mlp": mlp_parameters,
     "experts": moe_parameters,
     "state_space": state_space_parameters,
+    "linear_attention": linear_attention_parameters,
+    "matrices": table_parameters,
+    "attending_matrices": table_parameters,
 }

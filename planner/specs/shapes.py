@@ -8,7 +8,7 @@ from collections.abc import Callable
 from math import lcm
 
 from planner.specs.layers import Module, kind_counts
-from planner.specs.layers.blocks import LayerKind, kind_blocks, only_reads
+from planner.specs.layers.blocks import LayerKind, attends, kind_blocks, only_reads
 from planner.specs.layers.head_widths import head_dim, kv_heads, value_dim
 from planner.specs.parallelism import Dtype
 from planner.specs.parameters import active_layer_parameters
@@ -56,17 +56,34 @@ def layer_flops(module: Module, kind: LayerKind | None = None) -> tuple[float, f
     Of experts, those that a token is sent to count. Attention is counted without a window: see `attention_flops`.
     """
     causal = 0.5 if module.causal else 1.0
-    squared = 2.0 * (query_width(module) + attention_output_width(module)) * causal
-    attentions = mean_over_layers(module, kind, lambda each: kind_blocks(each).count("attention"))
+    squared = mean_over_layers(
+        module, kind, lambda each: 2.0 * causal * pair_width(module.of_kind(each)) if attends(each) else 0.0
+    )
     per_token = mean_over_layers(
         module, kind, lambda each: 2.0 * active_layer_parameters(module, each) + scan_flops(module, each)
     )
-    return squared * attentions, per_token
+    return squared, per_token
+
+
+def pair_width(module: Module) -> int:
+    """Return the products of a pair of tokens in attention: of scores, values, and an indexer's scores."""
+    return query_width(module) + attention_output_width(module) + index_width(module)
+
+
+def index_width(module: Module) -> int:
+    """Return the width of all heads of an indexer, which scores each pair of tokens; 0 without one."""
+    return module.token_indexer.heads * module.token_indexer.dim if module.token_indexer else 0
 
 
 def scan_flops(module: Module, kind: LayerKind) -> float:
-    """Return forward FLOPs per token of a state space's scan in one layer: products over a chunk and with the state."""
-    space = module.ssm
+    """Return forward FLOPs per token of a scan in one layer, by a state space or by linear attention: products over a
+    chunk and with the state.
+    """
+    space, linear = module.ssm, module.linear_attention_shape
+    if {"matrices", "attending_matrices"} & {*kind_blocks(kind)}:
+        return module.of_kind(kind).layer_table.flops
+    if linear and "linear_attention" in kind_blocks(kind):
+        return 2.0 * linear.heads * linear.scan_products
     if space is None or "state_space" not in kind_blocks(kind):
         return 0.0
     inner = space.heads * space.head_dim
@@ -74,9 +91,14 @@ def scan_flops(module: Module, kind: LayerKind) -> float:
 
 
 def attention_flops(module: Module, layer: int, length: int) -> float:
-    """Return the exact forward FLOPs of QKᵀ and PV in one layer over one sequence, with its window."""
-    pairs = attended_pairs(length, module.causal, module.window_of(layer))
-    return 2.0 * (query_width(module) + attention_output_width(module)) * pairs
+    """Return the exact forward FLOPs of QKᵀ and PV in one layer over one sequence, with its window or the tokens that
+    an indexer chooses by its scores of all.
+    """
+    window = module.window_of(layer)
+    module = module.of_kind(module.layer_kind(layer))
+    pairs = attended_pairs(length, module.causal, window)
+    scored = attended_pairs(length, module.causal, None) if module.token_indexer else 0
+    return 2.0 * (query_width(module) + attention_output_width(module)) * pairs + 2.0 * index_width(module) * scored
 
 
 def attended_pairs(length: int, causal: bool, window: int | None) -> int:
@@ -153,12 +175,12 @@ def step_flops(
     """
     passes, ends = 1.0 + through_layers + (module.trained == "all"), 3.0 if module.trained == "projector" else 0.0
     per_token = passes * module.layers * layer_flops(module)[1] + (ends or passes) * embedding_head_flops(module)
-    attending = [layer for layer in range(module.layers) if "attention" in kind_blocks(module.layer_kind(layer))]
-    layer_of_window = {module.window_of(layer): layer for layer in attending}  # one of each window
-    counts = Counter(module.window_of(layer) for layer in attending)
+    attending = [layer for layer in range(module.layers) if attends(module.layer_kind(layer))]
+    layer_of = {(module.layer_kind(layer), module.window_of(layer)): layer for layer in attending}  # one of each
+    counts = Counter((module.layer_kind(layer), module.window_of(layer)) for layer in attending)
     attention = 0.0
     for size, number in Counter(sizes).items():
-        each = sum(count * attention_flops(module, layer_of_window[window], size) for window, count in counts.items())
+        each = sum(count * attention_flops(module, layer_of[alike], size) for alike, count in counts.items())
         attention += number * each
     if read:
         attention += cross_attention_flops(module, sizes, read)

@@ -37,7 +37,8 @@ def adapted_matrices(module: Module, kind: LayerKind) -> list[AdaptableMatrix]:
     lora = module.adapters
     if lora is None:
         return []
-    each = [block_entry(block, ADAPTABLE, "which matrices may have adapters")(module) for block in kind_blocks(kind)]
+    own, what = module.of_kind(kind), "which matrices may have adapters"
+    each = [block_entry(block, ADAPTABLE, what)(own) for block in kind_blocks(kind)]
     return [matrix for block in each for matrix in block if matrix.part in lora.parts]
 
 
@@ -118,12 +119,34 @@ def state_space_matrices(module: Module) -> list[AdaptableMatrix]:
     ]
 
 
+def linear_attention_matrices(module: Module) -> list[AdaptableMatrix]:
+    """Return the projections around linear attention."""
+    shape = module.linear_attention_shape
+    assert shape is not None
+    return [
+        AdaptableMatrix("qkv", module.hidden, shape.projected_width, "outputs"),
+        AdaptableMatrix("output", shape.inner_width, module.hidden, "inputs"),
+    ]
+
+
+def table_matrices(module: Module) -> list[AdaptableMatrix]:
+    """Return the matrices of a described layer that each token is multiplied by."""
+    return [
+        AdaptableMatrix("mlp" if each.outputs == module.hidden else "qkv", each.inputs, each.outputs, each.shard)
+        for each in module.layer_table.matrices
+        if each.count == 1
+    ]
+
+
 ADAPTABLE: dict[Block, Callable[[Module], list[AdaptableMatrix]]] = {
     "attention": attention_matrices,
     "cross_attention": cross_attention_matrices,
     "mlp": mlp_matrices,
     "experts": shared_expert_matrices,
     "state_space": state_space_matrices,
+    "linear_attention": linear_attention_matrices,
+    "matrices": table_matrices,
+    "attending_matrices": table_matrices,
 }
 
 

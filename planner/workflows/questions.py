@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -27,6 +28,7 @@ from planner.specs.workload.length_sources import Distribution, LengthsFile, Len
 from planner.specs.workload.sample_records import JSON_ENDINGS
 from planner.strategies import BEST, strategy_deciding
 from planner.units import listed
+from planner.workflows.imported_models import imported
 from planner.workflows.question_run import ONE_STEP, USUAL_SEQUENCE, RunQuestion, asked_pool, step_sequences, with_run
 from planner.workflows.question_samples import USUAL_TEXT, asked_clips, asked_images, asked_samples
 
@@ -44,7 +46,7 @@ class Question:
     `model`: a shipped name or a model file; `hf`: a config.json. `gpus`: of the whole cluster, as 64xh100. `lengths`:
     a number of tokens, a distribution, a file of lengths or a folder of tokens or samples; `seq`: the longest sample.
     `images`, `audio`: of each sample, beside text of these lengths, in pixels and seconds. `batch`, None: as usual.
-    `of_run`: the whole run, with its pool in place of `gpus`.
+    `of_run`: the whole run, with its pool in place of `gpus`. `build`: transformers builds the config.json's model.
     """
 
     batch: int | None
@@ -60,6 +62,7 @@ class Question:
     images: str = ""
     audio: str = ""
     of_run: RunQuestion = ONE_STEP
+    build: bool = False
 
 
 def write_question(question: Question, folder: Path | None) -> Path:
@@ -143,8 +146,23 @@ def question_model(question: Question) -> Model:
         message = "both --model and --hf are given" if question.model else "no model is given"
         raise InputError(message, where="--model", fix="--model llama-3-8b, or --hf config.json; planner list models")
     if question.hf:
-        return hf.read(question.hf).model
+        return question_import(question).model
     return library.read_named(question.model, Model, where="--model")[0]
+
+
+def question_import(question: Question) -> hf.ImportedModel:
+    """The model of a question's config.json. Raises InputError."""
+    assert question.hf is not None, "a question names a config.json"
+    if not question.build:
+        return imported(question.hf, build=False)
+    file = question.hf / "config.json" if question.hf.is_dir() else question.hf
+    return built_once(question.hf, file.read_bytes() if file.is_file() else b"")
+
+
+@lru_cache(maxsize=1)  # names, samples and answers ask for it, and building takes seconds
+def built_once(path: Path, content: bytes) -> hf.ImportedModel:
+    """The model that transformers builds of a config.json with this content."""
+    return imported(path, build=True)
 
 
 def question_cluster(question: Question) -> NodeCluster | Cluster | Pool | None:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from importlib import import_module
 
+from planner.hf import FAMILIES
 from planner.specs import library
 from planner.specs.framework.software import Software
 from planner.specs.hardware.cluster import Cluster
@@ -84,6 +85,12 @@ def shipped_models() -> Iterator[ShippedEntry]:
         yield ShippedEntry(name, what + used, model.source, {"parameters": total, "active": active, **counts})
 
 
+def read_families() -> Iterator[ShippedEntry]:
+    """Yield every kind of config.json that is read; any other that transformers builds is described (--build)."""
+    for name in sorted(FAMILIES):
+        yield ShippedEntry(name, "a config.json of this model_type is read: planner import hf, ask --hf", "planner/hf")
+
+
 def shipped_lengths() -> Iterator[ShippedEntry]:
     """Yield every distribution of lengths."""
     for name, quantiles in DISTRIBUTIONS.items():
@@ -129,6 +136,7 @@ LISTS: dict[str, Callable[[], Iterator[ShippedEntry]]] = {
     "clusters": shipped_clusters,
     "devices": shipped_devices,
     "models": shipped_models,
+    "families": read_families,
     "lengths": shipped_lengths,
     "images": shipped_images,
     "audio": shipped_audio,

@@ -37,7 +37,8 @@ def test_a_file_and_json(folder):
     done = invoke("hf", folder / "config.json", "-o", out, "--json")
     said, model = json.loads(done.stdout), files.read(out, Model)
     assert said["source_parameters"] == 7_063_427_072 and said["file"] == str(out)
-    assert sum(said["parameters"].values()) == model_parameters(model)
+    assert said["parameters"] == {"total": model_parameters(model), "active": model_parameters(model)}
+    assert (said["modules"]["llm"]["heads"], said["modules"]["llm"]["layers_by_kind"]) == (32, {"dense": 32})
     assert said["source_parameters"] - model_parameters(model) == sum(note["parameters"] for note in said["notes"])
     assert files.parse(json.dumps(said["model"]), Model, "json") == model
     assert {note["kind"] for note in said["notes"]} == {"left out", "assumed"}

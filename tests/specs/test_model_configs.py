@@ -9,6 +9,7 @@ from planner.specs import library
 from planner.specs.layers import Decoder, kind_counts
 from planner.specs.layers.head_widths import head_dim, kv_heads
 from planner.specs.model import Model
+from tests.write_models import MADE, config_of, shipped_model
 
 SAME = {
     "llama-3-8b": "meta-llama/Meta-Llama-3.1-8B",
@@ -60,3 +61,11 @@ def test_a_shipped_shape_is_its_published_configuration(shared: Path, name: str)
     both = ours.keys() & row.keys()
     assert {"layers", "hidden", "heads"} <= both
     assert {key: ours[key] for key in both} == {key: row[key] for key in both}
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_what_is_made_of_a_config_is_shipped_as_it_is_made(shared: Path, name: str) -> None:
+    config = config_of(name, shared / "data/hf_configs")
+    if not config.is_file():
+        pytest.skip("its config.json is not there")
+    assert library.read_named(name, Model)[0] == shipped_model(name, config)

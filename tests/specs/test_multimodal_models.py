@@ -53,6 +53,9 @@ NAMED = {  # billions: of encoders without their projectors
     "llama-3.2-vision-11b": {"llm": 9.775},
     "llama-3.2-vision-90b": {"llm": 87.667},
     "qwen3.5-27b": {"vision": 0.4581 - 0.0448, "llm": 26.381},
+    "qwen3-vl-8b": {"vision": 0.4159, "llm": 8.191},  # as transformers builds them, without four projectors
+    "qwen3-vl-30b-a3b": {"vision": 0.4159, "llm": 30.532},
+    "qwen3.5-122b-a10b": {"vision": 0.4159, "llm": 122.112},
     "tiny-omni": {"vision": 0.0002662, "audio": 0.0002067, "llm": 0.0017773},
     "vit-1b-llama-12b": {"vision": 1, "llm": 12},
     "vit-2.4b-llama-70b": {"vision": 2.4, "llm": 70},

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from planner.cli.options import (
+    Build,
     Effort,
     Json,
     Seed,
@@ -41,6 +42,7 @@ def ask(
     batch: Annotated[int | None, typer.Option(help="Samples of a step; default: 8 a GPU.", min=1)] = None,
     model: Annotated[str, typer.Option(help="A shipped model, or a model file.", autocompletion=model_names)] = "",
     hf: Annotated[Path | None, typer.Option(help="A config.json of Hugging Face in place of --model.")] = None,
+    build: Build = False,
     gpus: Annotated[
         str, typer.Option(help="GPUs in all, and their device, such as 64xh100.", autocompletion=counted_devices)
     ] = "",
@@ -113,13 +115,19 @@ def ask(
     from planner.cli.views import json_answers, plan_tables
     from planner.specs.inputs import JobOptions
     from planner.workflows.question_run import RunQuestion
-    from planner.workflows.questions import PLAN_FILE, Question, write_question
+    from planner.workflows.questions import PLAN_FILE, Question, question_import, write_question
 
     of_run = RunQuestion(tokens, budget, days, pool)
-    question = Question(batch, model, hf, gpus, nodes, nics, cluster, lengths, seq, software, images, audio, of_run)
+    question = Question(
+        batch, model, hf, gpus, nodes, nics, cluster, lengths, seq, software, images, audio, of_run, build
+    )
     options = JobOptions(seed=seed, effort=effort, within=parse_within(within))
     of_whole_run = of_run.run is not None
     job = write_question(question, output)
+    if hf:
+        from planner.cli.views.imported_model import import_lines
+
+        render.note(*import_lines(question_import(question), None))
     if of_whole_run:
         ask_run(job, options, json)
         return

@@ -7,7 +7,17 @@ from typing import Annotated
 
 import typer
 
-from planner.cli.options import DOES_NOT_FIT, HF, TORCHREC, JobOrPlan, Json, export_names, import_names, target_names
+from planner.cli.options import (
+    DOES_NOT_FIT,
+    HF,
+    TORCHREC,
+    Build,
+    JobOrPlan,
+    Json,
+    export_names,
+    import_names,
+    target_names,
+)
 from planner.errors import InputError
 
 
@@ -92,6 +102,7 @@ def import_file(
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="What a launch file computes or leaves open; repeatable."),
     ] = None,
+    build: Build = False,
     output: Annotated[
         Path | None,
         typer.Option("-o", "--output", help="File to write the plan, model or tables to, or folder for the job."),
@@ -106,7 +117,9 @@ def import_file(
     (export --better). Literal variables are expanded; what is computed, or left to the training script, is asked for
     by name. torch-csv: a schedule of torch.distributed.pipelining (format compute_only); the new plan states its step
     time. hf: a Hugging Face config.json, or a folder with one, as a model for jobs; printed to stdout without -o.
-    Nothing is downloaded; what a model file cannot express is named, or refused. torchrec: the fields of a module's
+    Nothing is downloaded; what a model file cannot express is named, or refused. With --build: of any kind that
+    transformers has a class for, built without weights and described by its matrices: it can be planned and priced,
+    and is not trained. torchrec: the fields of a module's
     EmbeddingBagConfigs as a list in JSON or YAML, or its Python file, which is not executed: as embedding tables.
     """
     from planner.cli.views import imported_launch, imported_model, imported_order, imported_tables
@@ -115,7 +128,7 @@ def import_file(
         fix = f"one of {', '.join(import_names(''))}"
         raise InputError(f"no format is called `{form}`", where="FORMAT", fix=fix)
     if form == HF:
-        imported_model.import_model(file, output, json)
+        imported_model.import_model(file, output, build, json)
     elif form == TORCHREC:
         imported_tables.import_tables(file, output, json)
     elif form in target_names():

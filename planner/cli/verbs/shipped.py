@@ -13,6 +13,7 @@ class ListName(str, Enum):
     clusters = "clusters"
     devices = "devices"
     models = "models"
+    families = "families"
     lengths = "lengths"
     images = "images"
     audio = "audio"

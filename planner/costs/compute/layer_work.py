@@ -14,7 +14,7 @@ import numpy as np
 from planner.costs.layout_columns import LayoutColumns, Number
 from planner.specs.layers import Module, layer_kinds
 from planner.specs.layers.blocks import Block as Name
-from planner.specs.layers.blocks import LayerKind, block_entry, kind_blocks, only_reads
+from planner.specs.layers.blocks import LayerKind, attends, block_entry, kind_blocks, only_reads
 from planner.specs.layers.head_widths import head_dim, kv_heads
 from planner.specs.shapes import key_width, query_width
 from planner.specs.trained_parameters import AdaptableMatrix, adapted_matrices
@@ -74,6 +74,7 @@ class LayerWork:
     matmuls: tuple[Matmul, ...]
     attention: AttentionCore | None
     cross_attention: AttentionCore | None  # cross attention
+    index: AttentionCore | None  # an indexer's scores of all pairs
     memory_bytes: Number  # bytes that kernels bound by memory read and write: norms, residuals, activations
     kernels: int  # launched by one pass
 
@@ -106,7 +107,7 @@ class BlockWork(NamedTuple):
 
 def layer_work(module: Module, kind: LayerKind, at: LayoutColumns, window: int | None = None) -> LayerWork:
     """Forward work of one layer on one rank, for one micro-batch."""
-    names, at = kind_blocks(kind), reading_columns(kind, at)
+    names, at, module = kind_blocks(kind), reading_columns(kind, at), module.of_kind(kind)
     each = [block_entry(block, BLOCK_WORK, "the work")(module, at) for block in names]
     shards = np.where(at.sequence_parallel, at.tp, 1)  # of norms and residuals
     residual = at.element * at.tokens * module.hidden * 5.0 * len(names) / shards  # a norm in and out, a residual sum
@@ -117,8 +118,9 @@ def layer_work(module: Module, kind: LayerKind, at: LayoutColumns, window: int |
         ]
     return LayerWork(
         tuple(product for block in each for product in block.matmuls),
-        attention_core(module, at, window) if "attention" in names else None,
+        attention_core(module, at, window) if attends(kind) else None,
         cross_attention_core(module, at) if "cross_attention" in names else None,
+        index_core(module, at) if attends(kind) and module.token_indexer else None,
         sum((block.memory_bytes for block in each), residual),
         sum(block.kernels for block in each) + 3 * len(names),
     )
@@ -158,6 +160,8 @@ def attention_block(module: Module, at: LayoutColumns) -> BlockWork:
     moved = at.element * tokens * 2.0 * (queries + keys) / at.tp
     if latent is None:
         width = queries / at.tp + 2.0 * np.maximum(kv_heads(module) / at.tp, 1.0) * head_dim(module)
+        if module.has_attention_gate:
+            width, moved = width + queries / at.tp, moved * 1.5
         qkv = Matmul(tokens, width, module.hidden, cast=cast_share(at))
         return BlockWork((qkv, Matmul(tokens, module.hidden, queries / at.tp)), moved, 4)
     narrow = np.where(at.sequence_parallel, tokens / at.tp, tokens)  # the down projections are replicated
@@ -170,7 +174,19 @@ def attention_block(module: Module, at: LayoutColumns) -> BlockWork:
         Matmul(tokens, heads * (latent.nope_dim + latent.value_dim), latent.kv_rank),
         Matmul(tokens, module.hidden, heads * latent.value_dim),
     ]
+    if module.token_indexer:
+        return BlockWork((*down, *up, *index_products(module, narrow)), moved * 2.0, 16)
     return BlockWork((*down, *up), moved * 2.0, 10)
+
+
+def index_products(module: Module, tokens: Number) -> tuple[Matmul, ...]:
+    """The projections of an indexer, which each rank of tp makes of its own tokens; scores of pairs are apart."""
+    indexer, latent = module.token_indexer, module.latent_attention
+    assert indexer is not None and latent is not None
+    return (
+        Matmul(tokens, indexer.heads * indexer.dim, latent.q_rank),
+        Matmul(tokens, indexer.dim + indexer.heads, module.hidden),
+    )
 
 
 def cast_share(at: LayoutColumns) -> Number:
@@ -200,6 +216,17 @@ def attention_core(module: Module, at: LayoutColumns, window: int | None) -> Att
     return AttentionCore(
         at.micro_batch * pairs / at.ring, heads, mean_width, length / at.ring, size, dtype, module.causal
     )
+
+
+def index_core(module: Module, at: LayoutColumns) -> AttentionCore:
+    """An indexer's scores of all pairs of one micro-batch: queries and keys alone, half of an attention's products;
+    ranks of tp score their own heads.
+    """
+    indexer = module.token_indexer
+    assert indexer is not None
+    pairs = at.micro_batch * at.seq * (at.seq / 2.0 if module.causal else at.seq)
+    width = indexer.dim / 2.0
+    return AttentionCore(pairs, indexer.heads / at.tp, width, at.seq, indexer.dim, causal=module.causal)
 
 
 def cross_attention_block(module: Module, at: LayoutColumns) -> BlockWork:
@@ -246,19 +273,20 @@ def expert_block(module: Module, at: LayoutColumns) -> BlockWork:
     assert moe is not None
     own = np.where(at.sequence_parallel, at.tokens / at.tp, at.tokens)
     copies = own * moe.topk * at.etp
-    local = moe.experts / at.ep
+    local, outer = moe.experts / at.ep, moe.latent or module.hidden
     inputs = 2 if module.gated else 1
     each = copies / local
     products = (
         Matmul(own, moe.experts, module.hidden, layer_precision=False),
-        Matmul(each, inputs * moe.ffn / at.etp, module.hidden, local, grouped=True, part="moe", joined=inputs),
-        Matmul(each, module.hidden, moe.ffn / at.etp, local, grouped=True, part="moe"),
+        Matmul(each, inputs * moe.ffn / at.etp, outer, local, grouped=True, part="moe", joined=inputs),
+        Matmul(each, outer, moe.ffn / at.etp, local, grouped=True, part="moe"),
     )
-    moved = at.element * copies * ((inputs + 1.0) * moe.ffn / at.etp + 4.0 * module.hidden)  # copied in and out
+    around = (Matmul(own, outer, module.hidden), Matmul(own, module.hidden, outer)) if moe.latent else ()
+    moved = at.element * copies * ((inputs + 1.0) * moe.ffn / at.etp + 4.0 * outer)  # copied in and out
     if not moe.shared_ffn:
-        return BlockWork(products, moved, 14)
+        return BlockWork(products + around, moved, 14)
     shared = mlp_of_width(module, moe.shared_ffn, at)
-    return BlockWork(products + shared.matmuls, moved + shared.memory_bytes, 14 + shared.kernels)
+    return BlockWork(products + around + shared.matmuls, moved + shared.memory_bytes, 14 + shared.kernels)
 
 
 def state_space_block(module: Module, at: LayoutColumns) -> BlockWork:
@@ -284,12 +312,52 @@ def state_space_block(module: Module, at: LayoutColumns) -> BlockWork:
     return BlockWork(products, moved, 10)
 
 
+def linear_attention_block(module: Module, at: LayoutColumns) -> BlockWork:
+    """The projections, a depthwise convolution, and the gated delta rule in chunks of Q tokens (arXiv 2412.06464,
+    section 3.3): Q keys with each other, two solutions of a triangle of them, queries with keys and their output; and
+    of each chunk what its keys and queries read of the state, and what it adds.
+    """
+    shape = module.linear_attention_shape
+    assert shape is not None
+    tokens, inner, heads = at.tokens, shape.inner_width / at.tp, shape.heads / at.tp
+    chunk, keys, values, chunks = shape.chunk, shape.key_dim, shape.value_dim, tokens / shape.chunk * heads
+    scanned = (
+        Matmul(chunk, chunk, keys, 2 * chunks, has_weights=False),
+        Matmul(chunk, keys, chunk, chunks, has_weights=False),
+        Matmul(chunk, values, chunk, 2 * chunks, has_weights=False),
+        Matmul(chunk, values, keys, 2 * chunks, has_weights=False),
+        Matmul(keys, values, chunk, chunks, has_weights=False),
+    )
+    read = Matmul(tokens, shape.projected_width / at.tp, module.hidden)
+    products = (read, *scanned, Matmul(tokens, module.hidden, inner))
+    moved = at.element * tokens * (4.0 * shape.convolution_channels / at.tp + 5.0 * inner)
+    return BlockWork(products, moved, 14)
+
+
+def table_block(module: Module, at: LayoutColumns) -> BlockWork:
+    """The matrices of a described layer, each token by those that it uses, and their outputs written and read."""
+    products, moved, hidden = [], 0.0, module.hidden
+    for each in module.layer_table.matrices:
+        outputs, inputs = (
+            size / at.tp if each.shard == dim else size
+            for dim, size in (("outputs", each.outputs), ("inputs", each.inputs))
+        )
+        products.append(Matmul(at.tokens * each.used / each.count, outputs, inputs, each.count))
+        moved = moved + 2.0 * at.element * at.tokens * each.used * outputs
+    if module.layer_table.flops:  # of scans and the like, as products with an intensity of the hidden size
+        products.append(Matmul(at.tokens, module.layer_table.flops / (2.0 * hidden) / at.tp, hidden, has_weights=False))
+    return BlockWork(tuple(products), moved, 2 * len(products))
+
+
 BLOCK_WORK: dict[Name, Callable[[Module, LayoutColumns], BlockWork]] = {
     "attention": attention_block,
     "cross_attention": cross_attention_block,
     "mlp": dense_mlp_block,
     "experts": expert_block,
     "state_space": state_space_block,
+    "linear_attention": linear_attention_block,
+    "matrices": table_block,
+    "attending_matrices": table_block,
 }
 
 
@@ -302,8 +370,10 @@ def head_work(module: Module, at: LayoutColumns) -> LayerWork:
         for trained in sorted({*map(module.trains_end, module.embedding_head)}) or (True,)
     )
     if not module.output_vocabulary:
-        return LayerWork(products, None, None, at.tokens * module.hidden * at.element * 4.0, 6)
-    return LayerWork(products, None, None, at.tokens * (module.output_vocabulary / at.tp) * (at.element + 4.0 * 4), 8)
+        return LayerWork(products, None, None, None, at.tokens * module.hidden * at.element * 4.0, 6)
+    return LayerWork(
+        products, None, None, None, at.tokens * (module.output_vocabulary / at.tp) * (at.element + 4.0 * 4), 8
+    )
 
 
 def end_share(module: Module, at: LayoutColumns, trained: bool) -> Number:

@@ -69,6 +69,7 @@ def kept_block_bytes(
     own.
     """
     total: Number = 0.0
+    module = module.of_kind(kind)
     for block in kind_blocks(kind):
         own = own_block_bytes(module, block, at, accounting, recomputed)
         total = total + outer_block_bytes(module, block, at, accounting, recomputed) + own
@@ -104,9 +105,10 @@ def part_bytes(
     logits of routers are of no part, nor is anything where every second product's output is kept.
     """
     found: dict[RecomputedPart, Number] = {}
+    module = module.of_kind(kind)
     by_operator, recomputed = at.recomputed_parts and accounting.selective == "ops", at.recomputed_parts
     for block in () if by_operator else kind_blocks(kind):
-        if block == "state_space":
+        if block in UNNAMED_BLOCKS:
             continue
         own = own_block_bytes(module, block, at, accounting, recomputed)
         own_parts: dict[RecomputedPart, Number] = {"attention": own}
@@ -168,6 +170,10 @@ def attention_bytes(
     groups = module.heads if latent else kv_heads(module)
     projected = queries + groups * (head_dim(module) + value_dim(module))
     total = projected * shares.plain * shares.inside
+    if module.has_attention_gate:  # the gate, and attention's result before it
+        total = total + 2 * queries * shares.plain * shares.inside
+    if module.token_indexer:  # its key, queries and weights have no gradients here; the chosen tokens are kept
+        total = total + module.token_indexer.topk * FLOAT32_BYTES
     if latent:  # compressed vectors, before and after their norms
         compressed = latent.q_rank + latent.kv_rank
         total = total + ((compressed + latent.rope_dim) * shares.plain + compressed * shares.product) * shares.outside
@@ -245,12 +251,15 @@ def moe_bytes(module: Module, at: LayoutColumns, accounting: MemoryCoefficients,
     if "moe" in recomputed:
         return total
     copies = moe.topk * shares.outside * counted_load(module, at, accounting.imbalance)
+    outer = moe.latent or module.hidden
+    if moe.latent:  # what is projected, and what is projected back
+        total = total + 2 * moe.latent * shares.plain * shares.outside
     if module.trained == "all":
-        total = total + copies * np.asarray(at.etp) * module.hidden * shares.product  # experts' input
+        total = total + copies * np.asarray(at.etp) * outer * shares.product  # experts' input
     total = total + copies * mlp_bytes(
         module, moe.ffn, shares, accounting, 1.0
     )  # etp times the copies, 1/etp of the width
-    return total + copies * module.hidden * shares.plain  # their output, which the router's weights multiply
+    return total + copies * outer * shares.plain  # their output, which the router's weights multiply
 
 
 def state_space_bytes(
@@ -272,10 +281,40 @@ def state_space_bytes(
     return (projected + unfused) * shares.inside
 
 
+def linear_attention_bytes(
+    module: Module, at: LayoutColumns, accounting: MemoryCoefficients, recomputed: frozenset[str]
+) -> Number:
+    """Bytes per token of linear attention: what is projected in, convolved and scanned, and what is projected out; and
+    each chunk's state in float32.
+    """
+    shares, shape = element_shares(at), module.linear_attention_shape
+    assert shape is not None
+    kept = shape.projected_width + shape.convolution_channels + shape.inner_width
+    states = shape.heads * shape.key_dim * shape.value_dim / shape.chunk * FLOAT32_BYTES
+    return (kept * shares.plain + shape.inner_width * shares.product + states) * shares.inside
+
+
+def table_bytes(
+    module: Module, at: LayoutColumns, accounting: MemoryCoefficients, recomputed: frozenset[str]
+) -> Number:
+    """Bytes per token of a described layer: outputs and inputs of its matrices but for those of the hidden size, which
+    norms and sums have; and the residual that a second block would keep.
+    """
+    shares, table, hidden = element_shares(at), module.layer_table, module.hidden
+    total: Number = hidden * (shares.plain + shares.product) * shares.outside
+    for each in table.matrices:
+        read = (each.outputs != hidden) * shares.plain * each.outputs
+        read = read + (each.inputs != hidden) * shares.product * each.inputs
+        total = total + each.used * read * (shares.inside if each.shard else 1.0)
+    flash = module.heads * FLOAT32_BYTES if "attention" not in recomputed and table.attends else 0.0
+    return total + flash * shares.inside
+
+
 def alternate_bytes(module: Module, kind: LayerKind, shares: ElementShares) -> Number:
     """Bytes per token where every second product's output is kept, from the first on, and attention's: of q, k, v,
     output and the MLP's products, q, v, the gate and the MLP's output (selective recomputation by operator).
     """
+    module = module.of_kind(kind)
     return shares.plain * sum(
         (block_entry(block, ALTERNATE, "the activations")(module, shares) for block in kind_blocks(kind)), 0.0
     )
@@ -311,6 +350,9 @@ BLOCK_BYTES: dict[Block, BlockBytes] = {
     "mlp": dense_mlp_bytes,
     "experts": moe_bytes,
     "state_space": state_space_bytes,
+    "linear_attention": linear_attention_bytes,
+    "matrices": table_bytes,
+    "attending_matrices": table_bytes,
 }
 
 
@@ -323,10 +365,28 @@ def alternate_state_space(module: Module, shares: ElementShares) -> Number:
     ) * shares.inside + module.hidden * shares.outside
 
 
+def alternate_linear_attention(module: Module, shares: ElementShares) -> Number:
+    """Elements per token: the input projection and the output."""
+    shape = module.linear_attention_shape
+    assert shape is not None
+    return shape.projected_width * shares.inside + module.hidden * shares.outside
+
+
+def alternate_table(module: Module, shares: ElementShares) -> Number:
+    """Elements per token: outputs of half of the matrices, and attention's result."""
+    matrices = module.layer_table.matrices
+    widths = sum(each.used * each.outputs * (shares.inside if each.shard == "outputs" else 1.0) for each in matrices)
+    return widths / 2.0 + attention_output_width(module) * shares.inside * module.layer_table.attends
+
+
+UNNAMED_BLOCKS = ("state_space", "linear_attention", "matrices", "attending_matrices")  # of no part that layouts name
 ALTERNATE: dict[Block, Callable[[Module, ElementShares], Number]] = {
     "attention": alternate_attention,
     "cross_attention": alternate_cross,
     "mlp": alternate_mlp,
     "experts": alternate_experts,
     "state_space": alternate_state_space,
+    "linear_attention": alternate_linear_attention,
+    "matrices": alternate_table,
+    "attending_matrices": alternate_table,
 }

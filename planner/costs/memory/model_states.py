@@ -19,7 +19,14 @@ from planner.specs.layers import Module, kind_counts, layer_kinds
 from planner.specs.layers.blocks import Block, LayerKind, block_entry, kind_blocks
 from planner.specs.layers.embedding_head import EmbeddingHeadWeight
 from planner.specs.layers.head_widths import head_dim, norm_parameters
-from planner.specs.parameters import expert_parameters, gate_parameters, layer_parameters, router_parameters
+from planner.specs.parameters import (
+    expert_parameters,
+    gate_parameters,
+    indexer_parameters,
+    layer_parameters,
+    qk_norm_parameters,
+    whole_expert_parameters,
+)
 from planner.specs.trained_parameters import adapter_parameters
 from planner.units import GIB
 
@@ -98,9 +105,9 @@ def replicated_parameters(module: Module, kind: LayerKind) -> int:
     """Parameters of a layer that each tensor-parallel rank has in full: norms, gates, the router, latent attention's
     down projections, and biases of what is reduced over these ranks.
     """
-    norm = norm_parameters(module, module.hidden)
+    norm = module.norms_per_block * norm_parameters(module, module.hidden)
     blocks = sum(
-        block_entry(block, REPLICATED_PARAMETERS, "what each rank of tp has whole")(module) + norm
+        block_entry(block, REPLICATED_PARAMETERS, "what each rank of tp has whole")(module.of_kind(kind)) + norm
         for block in kind_blocks(kind)
     )
     return blocks + gate_parameters(module, kind)
@@ -113,8 +120,9 @@ def replicated_attention(module: Module) -> int:
     bias, latent = output_bias(module), module.latent_attention
     if latent:
         compressed = latent.q_rank + latent.kv_rank
-        return module.hidden * (compressed + latent.rope_dim) + norm_parameters(module, compressed) + bias
-    return 2 * norm_parameters(module, head_dim(module)) + bias if module.has_qk_norm else bias
+        down = module.hidden * (compressed + latent.rope_dim) + indexer_parameters(module)
+        return down + norm_parameters(module, compressed) + bias
+    return qk_norm_parameters(module) + bias
 
 
 def replicated_cross_attention(module: Module) -> int:
@@ -138,12 +146,26 @@ def replicated_state_space(module: Module) -> int:
     return module.hidden if module.ssm and module.ssm.bias else 0
 
 
+def replicated_linear_attention(module: Module) -> int:
+    """Replicated parameters of linear attention: the norm of a head."""
+    return module.linear_attention_shape.value_dim if module.linear_attention_shape else 0
+
+
+def replicated_table(module: Module) -> int:
+    """Replicated parameters of a described layer: vectors, and matrices that tp does not shard."""
+    whole = (each for each in module.layer_table.matrices if not each.shard)
+    return module.layer_table.vectors + sum(each.count * each.outputs * each.inputs for each in whole)
+
+
 REPLICATED_PARAMETERS: dict[Block, Callable[[Module], int]] = {
     "attention": replicated_attention,
     "cross_attention": replicated_cross_attention,
     "mlp": replicated_mlp,
-    "experts": router_parameters,
+    "experts": whole_expert_parameters,
     "state_space": replicated_state_space,
+    "linear_attention": replicated_linear_attention,
+    "matrices": replicated_table,
+    "attending_matrices": replicated_table,
 }
 
 

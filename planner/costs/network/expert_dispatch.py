@@ -78,7 +78,8 @@ def dispatch_seconds(module: Module, at: LayoutColumns, machine: MachineModel, k
     """
     moe, network = module.routed_experts, machine.network
     assert moe is not None, "only experts have a dispatch"
-    own = np.where(at.sequence_parallel, at.tokens / at.tp, at.tokens) * module.hidden * at.element  # bytes of a rank
+    width = (moe.latent or module.hidden) * at.element
+    own = np.where(at.sequence_parallel, at.tokens / at.tp, at.tokens) * width  # bytes of a rank
     per_node = network.per_node
     if kind == "all_gather":
         degree = at.ep * at.etp

@@ -106,9 +106,9 @@ def expert_exchanges(module: Module, layout: Layout, groups: ExpertGroups, forwa
     if layout.dispatch == "all_gather":
         both = groups.both
         choices = 2 if forward else 1  # weights and choices of experts come along, and gradients of weights go back
-        elements = 2.0 * module.hidden + choices * moe.topk
+        elements = 2.0 * (moe.latent or module.hidden) + choices * moe.topk
         return [ExpertExchange(both, elements * both.size, 2 + choices + counts)]
-    copies = 2.0 * moe.topk * module.hidden
+    copies = 2.0 * moe.topk * (moe.latent or module.hidden)
     return [
         ExpertExchange(groups.ep, copies, 2 + counts),
         ExpertExchange(groups.etp, copies * groups.etp.size, 2 + counts),

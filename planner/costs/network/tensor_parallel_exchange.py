@@ -93,7 +93,9 @@ def layer_tensor_traffic(module: Module, tp: int) -> TensorTraffic:
 
 def other_blocks(module: Module) -> float:
     """Blocks per layer, in the mean, that gather one hidden vector in front and reduce-scatter one behind."""
-    return blocks_per_layer(module, "state_space") + blocks_per_layer(module, "cross_attention")
+    single: tuple[Block, ...] = ("state_space", "linear_attention", "cross_attention", "matrices")
+    twice = 2.0 * blocks_per_layer(module, "attending_matrices")  # around attention, and around an MLP
+    return sum(blocks_per_layer(module, block) for block in single) + twice
 
 
 def blocks_per_layer(module: Module, block: Block) -> float:
@@ -195,6 +197,7 @@ def unsharded_parameters(module: Module, layers: Layers, tp: int) -> int:
 
 def unsharded_matrices(module: Module, kind: LayerKind, tp: int) -> int:
     """Parameters of one layer's matrices whose heads or width tp does not divide, with their biases."""
+    module = module.of_kind(kind)
     count, keys, names = 0, key_width(module), kind_blocks(kind)
     if kv_heads(module) % tp and module.latent_attention is None:
         biases = {"none": 0, "all_but_key": 1}.get(module.bias, 2)

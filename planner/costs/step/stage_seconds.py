@@ -111,7 +111,7 @@ def layer_passes(
     work = routed_work(module, kind, at, machine.timing, window)
     core = work.attention
     traffic = layer_traffic(module, kind, at, machine, core)
-    cores = [each for each in (core, work.cross_attention) if each]
+    cores = [each for each in (core, work.cross_attention, work.index) if each]
     attended, gradients = (sum(machine.attention_seconds(each, forward) for each in cores) for forward in (True, False))
     computed = machine.forward(work, at.dtype) + attended, machine.backward(work, at.dtype) + gradients
     whole = layer_traffic(module, kind, at, machine.exposing, None)

@@ -105,11 +105,10 @@ def meshes(trained: TrainingSetup, per_node: int, fixed: Parallelism) -> Iterato
 
 def can_shard(module: Module, tp: int, cp: int, pp: int) -> bool:
     """Whether a module can be sharded so: some need whole sequences, all layers, or whole groups of heads on a rank."""
-    space = module.ssm
     return (
         (cp == 1 or not module.unshardable_reason)
         and (pp == 1 or not module.unpipelined_reason)
-        and not (space and space.groups % tp)
+        and not module.scan_groups % tp
     )
 
 

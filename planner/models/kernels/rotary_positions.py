@@ -34,7 +34,7 @@ def rotary_frequencies(width: int, base: float, scaling: RopeScaling | None, dev
 def kept_by_wavelength(plain: Tensor, scaling: Llama3Scaling) -> Tensor:
     """For each frequency `(pairs)` the share, from 0 to 1, that is not divided."""
     wavelengths = 2 * math.pi / plain
-    return ((scaling.original / wavelengths - scaling.low) / (scaling.high - scaling.low)).clamp(0, 1)
+    return ((scaling.original / wavelengths - scaling.low) / max(scaling.high - scaling.low, 1e-9)).clamp(0, 1)
 
 
 def kept_by_rotations(plain: Tensor, base: float, scaling: YarnScaling) -> Tensor:

@@ -38,8 +38,11 @@ class GroupedQueryAttention(nn.Module):
         self.value = key_value_projection(spec, bias, dtype, part)
         self.output = row_parallel(queries, spec.hidden, has_output_bias(spec), dtype, part)
         normalise_heads = spec.has_qk_norm
-        self.query_norm = build_norm(spec, dtype, self.head_dim) if normalise_heads else None
-        self.key_norm = build_norm(spec, dtype, self.head_dim) if normalise_heads else None
+        self.normalises_all = spec.has_whole_qk_norm
+        widths = (queries, kv_heads(spec) * self.head_dim) if self.normalises_all else (self.head_dim, self.head_dim)
+        self.query_norm, self.key_norm = (
+            build_norm(spec, dtype, width) if normalise_heads else None for width in widths
+        )
         self.sinks = sink_logits(spec, dtype, self.heads)
         self.splits = {} if self.sinks is None else {"sinks": (ParameterSplit(0, part, "tp"),)}
 
@@ -48,10 +51,12 @@ class GroupedQueryAttention(nn.Module):
         tensor = batch.tensor_parallel_for(self.part)
         x = recompute_along(tensor.all_gather, x)
         tokens = len(x)
-        q = self.query(x).view(tokens, self.heads, self.head_dim)
-        k = self.key(x).view(tokens, self.kv_heads, self.head_dim)
+        q, k = self.query(x), self.key(x)
+        if self.query_norm is not None and self.key_norm is not None and self.normalises_all:
+            q, k = self.query_norm(q), self.key_norm(k)
+        q, k = q.view(tokens, self.heads, self.head_dim), k.view(tokens, self.kv_heads, self.head_dim)
         v = self.value(x).view(tokens, self.kv_heads, self.head_dim)
-        if self.query_norm is not None and self.key_norm is not None:
+        if self.query_norm is not None and self.key_norm is not None and not self.normalises_all:
             q, k = self.query_norm(q), self.key_norm(k)
         if isinstance(encoding, Tensor):
             boundaries = (batch.cu_seqlens, batch.cu_seqlens)

@@ -25,10 +25,12 @@ from planner.specs.layers import Module
 from planner.specs.layers.blocks import kind_blocks, only_reads
 from planner.specs.parallelism import SELECTIVE_PARTS, Recompute, parts_of
 
+NORM_NAMES = {"before": "_norm", "behind": "_output_norm"}  # behind a block's name
+
 
 class NetworkLayer(nn.Module):
-    """One layer. Pre-norm: each block adds its output for the norm of x to x. Post-norm: it adds its output for x to x,
-    and then applies the norm to the sum.
+    """One layer. Pre-norm: each block adds its output for the norm of x to x. Behind: it adds the norm of its output
+    for x to x; or it has both. Post-norm: it adds its output for x to x, and then applies the norm to the sum.
 
     autograd/recompute.py says what is recomputed in the backward pass.
     """
@@ -41,7 +43,8 @@ class NetworkLayer(nn.Module):
         self.blocks: list[str] = []  # names of the modules, in order
         for block in kind_blocks(kind):
             self.blocks.append("mlp" if block == "experts" else block)
-            setattr(self, f"{self.blocks[-1]}_norm", build_norm(spec, dtype))
+            for place in spec.norm_places:
+                setattr(self, f"{self.blocks[-1]}{NORM_NAMES[place]}", build_norm(spec, dtype))
             setattr(self, self.blocks[-1], build_block(block, spec, layer, dtype, shard))
             if self.gated:
                 setattr(self, f"{self.blocks[-1]}_gate", nn.Parameter(torch.empty(1, dtype=dtype)))
@@ -73,15 +76,17 @@ class NetworkLayer(nn.Module):
                 return self._norm("mlp")(normed + self._block("mlp", normed, None, batch))  # type: ignore[no-any-return]
         for block in self.blocks:
             if block == "mlp" and both:
-                x = x + self._weighted(block, run_recomputed(self._normed_mlp, x, batch))
+                x = x + self._left(block, run_recomputed(self._normed_mlp, x, batch))
             else:
                 with self._normed(block, x) as normed:
-                    x = x + self._weighted(block, self._block(block, normed, encoding, batch))
+                    x = x + self._left(block, self._block(block, normed, encoding, batch))
         return x
 
     def _normed(self, block: str, x: Tensor) -> AbstractContextManager[Tensor]:
         """Gives a block's norm of x, which is recomputed where norms are."""
         norm = self._norm(block)
+        if isinstance(norm, nn.Identity):
+            return nullcontext(x)
         return recomputing(norm, x) if "norm" in parts_of(self.recompute) else nullcontext(norm(x))
 
     def _run_blocks(self, x: Tensor, encoding: PositionEncoding | None, batch: Batch) -> Tensor:
@@ -89,11 +94,13 @@ class NetworkLayer(nn.Module):
             if self.post_norm:
                 x = self._norm(block)(x + self._block(block, x, encoding, batch))
             else:
-                x = x + self._weighted(block, self._block(block, self._norm(block)(x), encoding, batch))
+                x = x + self._left(block, self._block(block, self._norm(block)(x), encoding, batch))
         return x
 
-    def _weighted(self, block: str, y: Tensor) -> Tensor:
-        """The output of a block, `(local_tokens, hidden)`, by the tanh of its gate where it has one."""
+    def _left(self, block: str, y: Tensor) -> Tensor:
+        """The output of a block, `(local_tokens, hidden)`, by its norm or the tanh of its gate, where it has one."""
+        if f"{block}_output_norm" in self._modules:
+            y = getattr(self, f"{block}_output_norm")(y)
         return y * getattr(self, f"{block}_gate").tanh() if self.gated else y
 
     def _after_attention(self, x: Tensor, batch: Batch) -> Tensor:
@@ -102,7 +109,7 @@ class NetworkLayer(nn.Module):
         return self._norm("mlp")(x + self._block("mlp", x, None, batch))  # type: ignore[no-any-return]
 
     def _norm(self, block: str) -> nn.Module:
-        return getattr(self, f"{block}_norm")  # type: ignore[no-any-return]
+        return self._modules.get(f"{block}_norm") or nn.Identity()
 
     def _block(self, block: str, x: Tensor, encoding: PositionEncoding | None, batch: Batch) -> Tensor:
         module, arguments = getattr(self, block), (encoding, batch) if block == "attention" else (batch,)

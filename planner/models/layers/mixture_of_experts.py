@@ -33,6 +33,7 @@ class MixtureOfExperts(nn.Module):
         self.router = Router(spec.hidden, moe, dtype)
         self.experts = ExpertMlps(spec, moe, dtype, shard.experts.get(layer, ALL_EXPERTS))
         self.shared = Mlp(spec, moe.shared_ffn, dtype, shard) if moe.shared_ffn else None
+        self.shared_gate = nn.Parameter(torch.empty(1, spec.hidden, dtype=dtype)) if moe.shared_gate else None
 
     def forward(self, x: Tensor, batch: Batch) -> Tensor:
         """Map x `(local_tokens, hidden)` to the same shape."""
@@ -45,7 +46,8 @@ class MixtureOfExperts(nn.Module):
         dispatch = batch.dispatchers.get(self.layer, LOCAL_DISPATCHER)
         y = run_part("moe", dispatch.dispatch, x, within_capacity, self.experts)
         if self.shared is not None:
-            y = y + run_part("mlp", self.shared, x, batch)
+            shared = run_part("mlp", self.shared, x, batch)
+            y = y + (shared if self.shared_gate is None else shared * F.linear(x, self.shared_gate).sigmoid())
         if self.moe.balance:
             counts = dispatch.all_reduce_counts(choice.counts())
             loss = self.moe.balance * load_balancing_loss(probabilities, counts)
@@ -74,14 +76,27 @@ class Router(nn.Module):
         logits = deferrable_linear(x.to(wide), self.weight.to(wide), bias)
         scores = logits.softmax(-1) if softmax else logits.sigmoid()
         ranked = scores if softmax or self.bias is None else scores.detach() + self.bias.detach()
+        ranked = ranked if self.moe.groups == 1 else within_best_groups(ranked, self.moe)
         # Not topk: of equal scores it may take any, and not the same ones for other batches.
         experts = ranked.detach().sort(dim=-1, descending=True, stable=True).indices[:, : self.moe.topk]
         weights = scores.gather(1, experts)
         if self.moe.normalised:
             weights = weights / weights.sum(-1, keepdim=True)
+        weights = weights * self.moe.scale if self.moe.scale != 1 else weights
         return scores if softmax else scores / scores.sum(-1, keepdim=True), ExpertChoice(
             experts, weights, self.moe.experts
         )
+
+
+def within_best_groups(scores: Tensor, moe: Experts) -> Tensor:
+    """Scores `(tokens, experts)`, those outside of each token's best groups minus infinity: of the groups whose two
+    best scores add up to most (arXiv 2412.19437, section 2.1.2).
+    """
+    each = scores.detach().view(len(scores), moe.groups, -1)  # (tokens, groups, experts of one)
+    best = each.topk(min(2, each.shape[2]), dim=2).values.sum(2)
+    chosen = best.sort(dim=1, descending=True, stable=True).indices[:, : moe.group_topk]
+    outside = torch.ones_like(best, dtype=torch.bool).scatter(1, chosen, False)
+    return each.masked_fill(outside[:, :, None], -math.inf).flatten(1)
 
 
 class ExpertMlps(nn.Module):

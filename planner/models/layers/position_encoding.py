@@ -21,7 +21,7 @@ def position_encoding(spec: Module, batch: Batch, table: Tensor | None, dtype: t
         if spec.rotary_sections:
             return sectioned_table(batch.places, spec.rotary_sections, dtype, spec.rotary_base, spec.rotary_scaling)
         return patch_table(batch.places, rotary_dim(spec), dtype, spec.rotary_base)
-    if spec.positions == "rope":
+    if spec.rotates:
         return rotary_table(batch.positions, rotary_dim(spec), dtype, spec.rotary_base, spec.rotary_scaling)
     return None
 

@@ -75,14 +75,13 @@ def mesh_laws(layout: Layout, module: Module, where: str) -> Iterator[Violation]
 
 
 def unshardable_laws(layout: Layout, module: Module, where: str) -> Iterator[Violation]:
-    """Modules that need whole documents or all layers on a rank have no cp or pp; tp divides groups of state spaces."""
-    space = module.ssm
+    """Modules that need whole documents or all layers on a rank have no cp or pp; tp divides groups of scans."""
     if module.unshardable_reason and layout.cp > 1:
         yield Violation(f"{where}.cp", f"{module.unshardable_reason}, and cp = {layout.cp} shards them", "cp: 1")
     if module.unpipelined_reason and layout.pp > 1:
         yield Violation(f"{where}.pp", f"{module.unpipelined_reason}, and pp = {layout.pp}", "pp: 1")
-    if space and space.groups % layout.tp:
-        message = f"{space.groups} groups of state spaces cannot be sharded over tp = {layout.tp}"
+    if module.scan_groups % layout.tp:
+        message = f"{module.scan_groups} groups of heads cannot be sharded over tp = {layout.tp}"
         yield Violation(f"{where}.tp", message, "a tp that divides the groups")
 
 

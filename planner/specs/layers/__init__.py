@@ -7,13 +7,16 @@ from functools import lru_cache
 from planner.specs.layers.audio import Audio
 from planner.specs.layers.blocks import Block, LayerKind, kind_blocks
 from planner.specs.layers.decoder import Decoder
+from planner.specs.layers.described import Described
 from planner.specs.layers.text_encoder import TextEncoder
 from planner.specs.layers.vit import Vit
 from planner.specs.parallelism import RECOMPUTED_PARTS, RecomputedPart
 
-__all__ = ["Audio", "Decoder", "Module", "TextEncoder", "Vit", "kind_counts", "layer_kinds", "module_parts"]
+__all__ = [
+    "Audio", "Decoder", "Described", "Module", "TextEncoder", "Vit", "kind_counts", "layer_kinds", "module_parts",
+]  # fmt: skip
 
-Module = Decoder | Vit | Audio | TextEncoder  # what a file may say, by its `kind`
+Module = Decoder | Vit | Audio | TextEncoder | Described  # what a file may say, by its `kind`
 
 # The parts of layers that a layout can recompute by name (specs/parallelism.py).
 PART_OF_BLOCK: dict[Block, RecomputedPart] = {
@@ -21,6 +24,7 @@ PART_OF_BLOCK: dict[Block, RecomputedPart] = {
     "cross_attention": "attention",
     "mlp": "mlp",
     "experts": "moe",
+    "attending_matrices": "attention",
 }
 
 

@@ -8,15 +8,20 @@ from planner.errors import InputError
 
 T = TypeVar("T")
 
-Block = Literal["attention", "mlp", "experts", "state_space", "cross_attention"]
+Block = Literal[
+    "attention", "mlp", "experts", "state_space", "linear_attention", "cross_attention",
+    "matrices", "attending_matrices",
+]  # fmt: skip
 PATTERN_LETTERS: dict[str, Block] = {
     "M": "state_space",
+    "L": "linear_attention",
     "*": "attention",
     "-": "mlp",
     "E": "experts",
     "X": "cross_attention",
 }  # letters of a pattern
-LayerKind = str  # a key of NAMED_KINDS, or the blocks of any other kind: `attention+mlp`
+# A key of NAMED_KINDS, or the blocks of any other kind: `attention+mlp`; behind an @ the name of a described layer.
+LayerKind = str
 NAMED_KINDS: dict[LayerKind, tuple[Block, ...]] = {
     "dense": ("attention", "mlp"),
     "moe": ("attention", "experts"),
@@ -34,7 +39,12 @@ def pattern_kinds(pattern: str) -> tuple[LayerKind, ...]:
 
 def kind_blocks(kind: LayerKind) -> tuple[Block, ...]:
     """Return the blocks of a layer of this kind, in the order in which they are applied."""
-    return NAMED_KINDS[kind] if kind in NAMED_KINDS else tuple(kind.split("+"))  # type: ignore[arg-type]
+    return NAMED_KINDS[kind] if kind in NAMED_KINDS else tuple(kind.partition("@")[0].split("+"))  # type: ignore[arg-type]
+
+
+def attends(kind: LayerKind) -> bool:
+    """Whether tokens of a layer of this kind attend to others of their own module."""
+    return bool({"attention", "attending_matrices"} & {*kind_blocks(kind)})
 
 
 def only_reads(kind: LayerKind) -> bool:
@@ -42,7 +52,7 @@ def only_reads(kind: LayerKind) -> bool:
     reads none pass it unchanged, and cost nothing there (Llama 3, arXiv 2407.21783, section 7).
     """
     blocks = kind_blocks(kind)
-    return "cross_attention" in blocks and not {"attention", "state_space"} & {*blocks}
+    return "cross_attention" in blocks and not {"attention", "state_space", "linear_attention"} & {*blocks}
 
 
 def block_entry(block: Block, table: Mapping[Block, T], what: str) -> T:

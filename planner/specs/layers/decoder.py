@@ -4,7 +4,7 @@ from typing import ClassVar, Literal
 
 from planner.specs.base import Amount, Count, Index, LayerCount, Positive, Share
 from planner.specs.layers.blocks import PATTERN_LETTERS, LayerKind, kind_blocks, pattern_kinds
-from planner.specs.layers.components import Experts, LatentAttentionShape, StateSpace
+from planner.specs.layers.components import Experts, Indexer, LatentAttentionShape, LinearAttention, StateSpace
 from planner.specs.layers.embedding_head import EmbeddingHeadWeight
 from planner.specs.layers.head_widths import check_heads, head_dim, norm_parameters
 from planner.specs.layers.rope_scaling import RopeScaling, YarnScaling
@@ -26,6 +26,7 @@ class Decoder(TextStack, kw_only=True, tag_field="kind", tag="decoder"):
     head_dim: Count | None = None  # None: hidden / heads
     gated: bool = True
     norm: Norm = "rms"
+    norms: Literal["before", "behind", "both"] = "before"  # of a block's input, of its output before it is added
     bias: Bias = "none"
     activation: Activation | None = None  # of MLP and experts, or of their gates; None: silu if gated, else gelu
     # relative: attention scores are not scaled, also those of cross attention, and a learned bias for each head and
@@ -44,13 +45,17 @@ class Decoder(TextStack, kw_only=True, tag_field="kind", tag="decoder"):
     # is added (Flamingo, arXiv 2204.14198).
     cross_gates: bool = False
     state_space: StateSpace | None = None
-    # A word for each layer, with a letter for each of its blocks in order: M state space, * attention, X cross
-    # attention, - MLP, E experts, as in `M - M * -` or `*- *- X-`. Empty: attention, then MLP or experts, in every
-    # layer.
+    linear_attention: LinearAttention | None = None
+    indexer: Indexer | None = None  # of latent attention
+    attention_gate: bool = False  # attention's output times the sigmoid of a projection as wide as the queries
+    # A word for each layer, with a letter for each of its blocks in order: M state space, L linear attention, *
+    # attention, X cross attention, - MLP, E experts, as in `M - M * -` or `*- *- X-`. Empty: attention, then MLP or
+    # experts, in every layer.
     pattern: str = ""
     window: Count | None = None  # tokens that a token attends to, including itself; None: all before it
     full_every: Index = 0  # with a window: each such layer, counted from 1, has full attention; 0: none
-    qk_norm: bool = False  # a norm of each head's query and key; latent attention has norms of its own
+    # A norm of each head's query and key, or one of all heads' together; latent attention has norms of its own.
+    qk_norm: bool | Literal["whole"] = False
     sinks: bool = False  # a learned logit for each head in the softmax, without a value (arXiv 2508.10925)
     rope_base: Positive = 10000.0  # of rotary positions: pair i of D / 2 rotates by base^(-2i/D) per token
     rope_scaling: RopeScaling | None = None  # changes these frequencies for longer documents
@@ -74,6 +79,7 @@ class Decoder(TextStack, kw_only=True, tag_field="kind", tag="decoder"):
         check_cross(self)
         if self.full_every and self.window is None:
             raise ValueError("without a window, every layer has full attention | add window, or leave out full_every")
+        check_alternatives(self)
         check_rotary(self)
         check_pattern(self)
 
@@ -87,6 +93,8 @@ class Decoder(TextStack, kw_only=True, tag_field="kind", tag="decoder"):
         return "moe" if self.moe and moe_number > 0 and moe_number % self.moe.every == 0 else "dense"
 
     def window_of(self, layer: int) -> int | None:
+        if self.indexer:
+            return self.indexer.topk  # a token attends to as many at most
         full = self.full_every and (layer + 1) % self.full_every == 0
         return None if full else self.window
 
@@ -147,6 +155,22 @@ class Decoder(TextStack, kw_only=True, tag_field="kind", tag="decoder"):
         return self.state_space
 
     @property
+    def linear_attention_shape(self) -> LinearAttention | None:
+        return self.linear_attention
+
+    @property
+    def token_indexer(self) -> Indexer | None:
+        return self.indexer
+
+    @property
+    def has_attention_gate(self) -> bool:
+        return self.attention_gate
+
+    @property
+    def norm_places(self) -> tuple[str, ...]:
+        return ("before", "behind") if self.norms == "both" else (self.norms,)
+
+    @property
     def routed_experts(self) -> Experts | None:
         return self.moe
 
@@ -156,11 +180,18 @@ class Decoder(TextStack, kw_only=True, tag_field="kind", tag="decoder"):
 
     @property
     def has_qk_norm(self) -> bool:
-        return self.qk_norm
+        return bool(self.qk_norm)
+
+    @property
+    def has_whole_qk_norm(self) -> bool:
+        return self.qk_norm == "whole"
 
     @property
     def sink_heads(self) -> int:
         return self.heads if self.sinks else 0
+
+
+PART_LETTERS = {"M": "state_space", "L": "linear_attention", "E": "moe", "X": "cross"}  # fields of parts in patterns
 
 
 def check_rotary(module: Decoder) -> None:
@@ -179,6 +210,21 @@ def check_rotary(module: Decoder) -> None:
     if sections and (not rotary or len(sections) != 3 or 2 * sum(sections) != rotated):
         what = f"rope_sections {' + '.join(map(str, sections))} are not the {rotated / 2:g} rotary pairs of a head"
         raise ValueError(f"{what} | give three that add up to these, or leave them out")
+
+
+def check_alternatives(module: Decoder) -> None:
+    """Raises ValueError where parts stand beside what they replace or need."""
+    for letter, name in (("M", "state_space"), ("L", "linear_attention")):
+        if getattr(module, name) and letter not in module.pattern:
+            raise ValueError(f"no layer has the {name} | say which in pattern, or leave it out")
+    if module.state_space and module.linear_attention:
+        raise ValueError("layers scan by a state space or by linear attention | leave one of them out")
+    if module.indexer and not (module.latent and module.latent.q_rank):
+        raise ValueError("an indexer's queries come from compressed ones | add latent with a q_rank, or leave it out")
+    if module.indexer and module.window:
+        raise ValueError("an indexer chooses among all tokens | leave out window")
+    if module.latent and module.attention_gate:
+        raise ValueError("an attention gate is as wide as plain queries | leave out latent, or attention_gate")
 
 
 def check_cross(module: Decoder) -> None:
@@ -201,7 +247,7 @@ def check_pattern(module: Decoder) -> None:
     """Raises ValueError unless the pattern has a word for each layer, of letters that are blocks, each at most once,
     and the module has the parts that it names.
     """
-    words, parts = module.pattern.split(), {"M": module.state_space, "E": module.moe, "X": module.cross}
+    words, parts = module.pattern.split(), {letter: getattr(module, name) for letter, name in PART_LETTERS.items()}
     if words and len(words) != module.layers:
         raise ValueError(f"pattern has {len(words)} words for {module.layers} layers | write one word for each layer")
     for letter in sorted(set("".join(words)) - PATTERN_LETTERS.keys()):
@@ -209,10 +255,8 @@ def check_pattern(module: Decoder) -> None:
     for word in words:
         if len(set(word.replace("E", "-"))) != len(word):
             raise ValueError(f"`{word}` in pattern has a block twice | a layer has each once, and MLP or experts")
-    for letter, name in (("M", "state_space"), ("E", "moe"), ("X", "cross")):
+    for letter, name in PART_LETTERS.items():
         if letter in module.pattern and parts[letter] is None:
             raise ValueError(f"`{letter}` in pattern needs {name} | add {name}, or leave `{letter}` out")
-    if module.state_space and "M" not in module.pattern:
-        raise ValueError("no layer has the state_space | say which in pattern, or leave it out")
     if words and module.moe and ("E" not in module.pattern or (module.moe.dense_layers, module.moe.every) != (0, 1)):
         raise ValueError("pattern says which layers have experts | write E there, leave out dense_layers and every")

@@ -23,8 +23,8 @@ class Llama3Scaling(Spec, tag_field="rule", tag="llama3", kw_only=True):
     original: Count  # tokens of the documents before
 
     def __post_init__(self) -> None:
-        if self.high <= self.low:
-            raise ValueError(f"rope_scaling.high {self.high:g} is not above low {self.low:g} | such as 4, and 1")
+        if self.high < self.low:
+            raise ValueError(f"rope_scaling.high {self.high:g} is below low {self.low:g} | such as 4, and 1")
 
 
 class YarnScaling(Spec, tag_field="rule", tag="yarn", kw_only=True):

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar
 
 from planner.specs.base import Spec, with_fields
 from planner.specs.layers.blocks import LayerKind
-from planner.specs.layers.components import Experts, LatentAttentionShape, StateSpace
+from planner.specs.layers.components import (
+    Experts,
+    Indexer,
+    LatentAttentionShape,
+    LayerTable,
+    LinearAttention,
+    StateSpace,
+)
 from planner.specs.layers.embedding_head import EmbeddingHeadWeight
 from planner.specs.layers.resize import ImageSize
 from planner.specs.layers.rope_scaling import RopeScaling
@@ -142,6 +149,16 @@ class ModuleStack(Spec):
         return 0
 
     @property
+    def feature_depths(self) -> tuple[int, ...]:
+        """Layers, from 0, behind which its outputs are read too, each by a projector of its own."""
+        return ()
+
+    @property
+    def place_table_size(self) -> int:
+        """Rows of a table of positions that is interpolated to an image's size; 0: there is none."""
+        return 0
+
+    @property
     def output_vocabulary(self) -> int:
         """The size of the vocabulary that it predicts; 0: none."""
         return 0
@@ -150,6 +167,11 @@ class ModuleStack(Spec):
     def max_item_tokens(self) -> int | None:
         """The most tokens of an item; None: unlimited."""
         return None
+
+    @property
+    def rotates(self) -> bool:
+        """Whether heads' queries and keys are rotated by positions."""
+        return False
 
     @property
     def rotary_base(self) -> float:
@@ -196,6 +218,15 @@ class ModuleStack(Spec):
         """Whether cross attention normalises each head's query and key."""
         return False
 
+    def of_kind(self: S, kind: LayerKind) -> S:
+        """Return the module as layers of this kind see it, where these differ in heads or matrices."""
+        return self
+
+    @property
+    def layer_table(self) -> LayerTable:
+        """The matrices of its layers, where these are described by them."""
+        raise TypeError(f"layers of a {type(self).__name__} are no table of matrices")
+
     def gates_residuals(self, kind: LayerKind) -> bool:
         """Whether, in layers of this kind, the output of each block is multiplied by the tanh of a learned number."""
         return False
@@ -204,6 +235,37 @@ class ModuleStack(Spec):
     def ssm(self) -> StateSpace | None:
         """The state space that some layers have in place of attention."""
         return None
+
+    @property
+    def linear_attention_shape(self) -> LinearAttention | None:
+        """The linear attention that some layers have in place of attention."""
+        return None
+
+    @property
+    def scan_groups(self) -> int:
+        """Groups of heads that scans over documents keep together, so that tp divides them; 0: nothing is scanned."""
+        linear = self.linear_attention_shape
+        return self.ssm.groups if self.ssm else linear.key_heads if linear else 0
+
+    @property
+    def token_indexer(self) -> Indexer | None:
+        """What chooses the tokens that latent attention attends to."""
+        return None
+
+    @property
+    def has_attention_gate(self) -> bool:
+        """Whether attention's output is multiplied by the sigmoid of a projection of its input, as wide as queries."""
+        return False
+
+    @property
+    def norm_places(self) -> tuple[str, ...]:
+        """Where blocks of a layer have norms: before, of their input; behind, of their output before it is added."""
+        return ("before",)
+
+    @property
+    def norms_per_block(self) -> int:
+        """Norms of each block of a layer."""
+        return len(self.norm_places)
 
     @property
     def routed_experts(self) -> Experts | None:
@@ -217,7 +279,12 @@ class ModuleStack(Spec):
 
     @property
     def has_qk_norm(self) -> bool:
-        """Whether each head's query and key are normalised; latent attention has norms of its own."""
+        """Whether queries and keys are normalised; latent attention has norms of its own."""
+        return False
+
+    @property
+    def has_whole_qk_norm(self) -> bool:
+        """Whether one norm is over all heads' queries together, and one over their keys, in place of norms of heads."""
         return False
 
     @property
@@ -250,6 +317,10 @@ class ModuleStack(Spec):
         """Why a document's tokens cannot be sharded; empty: they can."""
         if self.ssm:
             return "state spaces scan whole documents"
+        if self.linear_attention_shape:
+            return "linear attention scans whole documents"
+        if self.token_indexer:
+            return "an indexer ranks the keys of a whole document"
         if self.cross_attention_width:
             return "keys of what cross attention reads are whole on a rank"
         return "relative positions are of tokens on one rank" if self.relative_buckets else ""
@@ -282,6 +353,10 @@ class TextStack(ModuleStack):
     @property
     def relative_buckets(self) -> int:
         return self.buckets
+
+    @property
+    def rotates(self) -> bool:
+        return self.positions == "rope"
 
     @property
     def max_item_tokens(self) -> int | None:

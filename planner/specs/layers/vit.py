@@ -65,12 +65,17 @@ class Vit(ModuleStack, kw_only=True, tag_field="kind", tag="vit"):
     # are squares of its image (Qwen2.5-VL, arXiv 2502.13923).
     positions: Literal["rope", "rope_2d", "learned"] = "rope"
     max_positions: Index = 0  # size of the table of learned positions, with that of the class token
+    # Rows of a table of learned positions beside rotary ones: of a square image, interpolated to the size of each.
+    place_table: Index = 0
     class_token: bool = False
     input_norm: bool = False  # a norm before the first layer
     final_norm: bool = True  # a norm after the last layer
     window: Count | None = None  # patches in an attention window; None: the whole image
     full_layers: tuple[Index, ...] = ()  # layers with full attention when there is a window
     gated_layers: Index = 0  # so many last layers multiply the output of each block by the tanh of a learned number
+    # Layers, from 0, whose outputs are read too, by a projector each with a norm of merged tokens: features of the
+    # first are added to the reader's tokens behind its first layer, and so on (Qwen3-VL, arXiv 2511.21631).
+    deep_layers: tuple[Index, ...] = ()
     resize: Resize | None = None  # of images given in pixels; None: their patches have to be given
     video: VideoSampling | None = None  # frames of videos given in seconds; None: it reads none
     norm_eps: Amount = 1e-5
@@ -79,6 +84,8 @@ class Vit(ModuleStack, kw_only=True, tag_field="kind", tag="vit"):
         check_heads(self)
         if self.gated_layers > self.layers:
             raise ValueError(f"{self.gated_layers} of {self.layers} layers are gated | at most all of them can be")
+        if any(layer >= self.layers for layer in self.deep_layers):
+            raise ValueError(f"deep_layers {max(self.deep_layers)} is not among {self.layers} layers | count from 0")
         if isinstance(self.resize, CanvasResize) and self.class_token:
             raise ValueError("tiles of a canvas have class tokens of their own | leave out class_token")
         if isinstance(self.resize, CanvasResize) and self.merge > 1:
@@ -99,7 +106,8 @@ class Vit(ModuleStack, kw_only=True, tag_field="kind", tag="vit"):
     def short_stack(self, depth: int) -> "Vit":
         some_full = self.window is not None and 0 < len(self.full_layers) < self.layers
         full = (depth - 1,) if some_full else self.full_layers
-        return with_fields(self, layers=depth, full_layers=full, gated_layers=min(depth, self.gated_layers))
+        gated, deep = min(depth, self.gated_layers), tuple(each for each in self.deep_layers if each < depth)
+        return with_fields(self, layers=depth, full_layers=full, gated_layers=gated, deep_layers=deep)
 
     def typical_item(self, tokens: int) -> int:
         """Return the patches of a square image of about so many: whole outputs on a side, and a class token."""
@@ -167,6 +175,18 @@ class Vit(ModuleStack, kw_only=True, tag_field="kind", tag="vit"):
         return tuple(patches + self.class_tokens for patches in parts)
 
     @property
+    def feature_depths(self) -> tuple[int, ...]:
+        return self.deep_layers
+
+    @property
+    def place_table_size(self) -> int:
+        return self.place_table
+
+    @property
+    def rotates(self) -> bool:
+        return self.positions == "rope"
+
+    @property
     def position_axes(self) -> int:
         return 2 if self.positions == "rope_2d" else 1
 
@@ -187,6 +207,7 @@ class Vit(ModuleStack, kw_only=True, tag_field="kind", tag="vit"):
         optional = (
             (self.class_token, EmbeddingHeadWeight("class token", True, hidden)),
             (self.max_positions, EmbeddingHeadWeight("learned positions", True, self.max_positions, hidden)),
+            (self.place_table, EmbeddingHeadWeight("learned positions", True, self.place_table, hidden)),
             (self.input_norm, EmbeddingHeadWeight("norms", True, norm)),
             (self.final_norm, EmbeddingHeadWeight("norms", False, norm)),
         )
@@ -194,7 +215,15 @@ class Vit(ModuleStack, kw_only=True, tag_field="kind", tag="vit"):
             EmbeddingHeadWeight("patch embedding", True, hidden, pixels, hidden * self.patch_bias, 1.0),
             *(end for there, end in optional if there),
             *self.projector_weights,
+            *self.deep_projectors,
         )
+
+    @property
+    def deep_projectors(self) -> tuple[EmbeddingHeadWeight, ...]:
+        """The projectors behind other layers than the last, each with a norm of merged tokens."""
+        norm = EmbeddingHeadWeight("projector", False, 2 * self.merged_width)
+        each = self.projector_weights if self.projector.norm else (norm, *self.projector_weights)
+        return each * len(self.deep_layers)
 
     @property
     def projector_weights(self) -> tuple[EmbeddingHeadWeight, ...]:

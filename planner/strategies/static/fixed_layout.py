@@ -66,10 +66,10 @@ def uneven_degrees(numbers: dict[str, int], trained: TrainingSetup) -> tuple[str
 
 def unsupported_sharding(module: Module, tp: int, cp: int, pp: int) -> tuple[str, str] | None:
     """The message about what of a module cannot be sharded so, and its fix; None if it can."""
-    space = module.ssm
-    if space and space.groups % tp:
-        groups = "one group" if space.groups == 1 else f"{space.groups} groups"
-        return f"{groups} of state spaces cannot be sharded over tp = {tp}", "a tp that divides the groups"
+    scanned = module.scan_groups
+    if scanned % tp:
+        groups = "one group" if scanned == 1 else f"{scanned} groups"
+        return f"{groups} of heads cannot be sharded over tp = {tp}", "a tp that divides the groups"
     if module.unshardable_reason and cp > 1:
         return f"{module.unshardable_reason}, and cp = {cp} shards them", "cp: 1"
     if module.unpipelined_reason and pp > 1:

@@ -37,6 +37,14 @@ SPECS = {
         **PLAIN, qk_norm=True, moe=Experts(experts=6, topk=2, ffn=20, dense_layers=1, normalised=False)
     ),
 }
+ROUTED = {"experts": 6, "topk": 2, "ffn": 20, "router_bias": True, "scores": "sigmoid"}
+SPECS |= {
+    "olmo2": Decoder(**PLAIN, kv_heads=2, norms="behind", qk_norm="whole", rope_base=500.0),
+    "glm4_moe": Decoder(
+        **PLAIN, kv_heads=2, head_dim=16, bias="qkv", qk_norm=True, rotary_share=0.5,
+        moe=Experts(**ROUTED, shared_ffn=40, dense_layers=1, scale=2.5, groups=3, group_topk=2),
+    ),
+}  # fmt: skip
 SPACE = {"heads": 8, "head_dim": 8, "state": 5, "groups": 2, "chunk": 4}
 SQUARED = {"gated": False, "activation": "relu2", "positions": "none", "kv_heads": 2}
 SPECS |= {

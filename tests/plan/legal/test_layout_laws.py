@@ -55,7 +55,7 @@ def fixed(plan: Plan, **fields) -> Plan:
         (layout(SHARDED, HYBRID, dp=2, cp=2), ".cp", "state spaces scan whole documents, and cp = 2 shards them"),
         (layout(SHARDED, RELATIVE, dp=2, cp=2), ".cp", "relative positions are of tokens on one rank, and cp = 2"),
         (layout(STAGED, RELATIVE), ".pp", "the table of relative positions is on the first stage alone, and pp = 2"),
-        (layout(SHARDED, HYBRID, dp=2, tp=2), ".tp", "1 groups of state spaces cannot be sharded over tp = 2"),
+        (layout(SHARDED, HYBRID, dp=2, tp=2), ".tp", "1 groups of heads cannot be sharded over tp = 2"),
         (layout(SHARDED, experts={"0-3": TWO}), ".experts.0-3", "layers 0-3 have no experts"),
         (layout(SHARDED, LATE, experts={"0-1": TWO}), ".experts.0-1", "layers 0-1 have no experts"),
         (layout(SHARDED, MOE, experts={"0-4": TWO}), ".experts", "layer 4 does not exist, there are 4"),
