@@ -91,7 +91,7 @@ def played(episode: Episode, weights: PolicyWeights, draw: np.random.Generator) 
                 moment.log_chances.append(float(np.log(chances[taken])))
             return taken
 
-        wants = granted(state, choose, "")
+        wants = granted(state, choose, "", weights.idle)
         moments.append(moment)
         return wants
 

@@ -35,7 +35,7 @@ def stored_training(path: Path, learner: ActorCritic, new: Best) -> tuple[int, B
         learner.take({name[6:]: tensor for name, tensor in tensors.items() if name.startswith("state.")})
         weights = {name: tensors[f"best.{name}"] for name in new[2].tensors}
         rounds, of_best = (int(number) for number in tensors["rounds"])
-        best = (float(tensors["ratio"][0]), of_best, PolicyWeights(weights, new[2].teacher, new[2].kinds))
+        best = (float(tensors["ratio"][0]), of_best, PolicyWeights(weights, new[2].teacher, new[2].kinds, new[2].idle))
     except (SafetensorError, KeyError, RuntimeError, ValueError, IndexError) as error:
         message = f"this is no training to go on with: {error}"
         raise InputError(message, where=str(path), fix="delete it, and train from the start") from None

@@ -44,6 +44,7 @@ class ScoreNetwork(nn.Module):
         self.first, self.second = nn.Linear(len(FEATURES), HIDDEN), nn.Linear(HIDDEN, HIDDEN)
         self.last = nn.Linear(HIDDEN, 1, bias=False)
         seen = torch.from_numpy(np.concatenate([choice.features for choice in choices]))
+        self.idle = any(choice.features[choice.taken, 0] for choice in choices)
         self.seen = {"mean": seen.mean(0), "spread": seen.std(0) + 1e-6, "least": seen.amin(0), "most": seen.amax(0)}
 
     def forward(self, features: Tensor) -> Tensor:
@@ -70,7 +71,7 @@ class ScoreNetwork(nn.Module):
             "w3": self.last.weight[0],
             **self.seen,
         }
-        return PolicyWeights({name: t.detach().double().numpy() for name, t in tensors.items()}, teacher, kinds)
+        return PolicyWeights({name: t.detach().double().numpy() for name, t in tensors.items()}, teacher, kinds, self.idle)
 
 
 def step(optimizer: torch.optim.Optimizer, loss: Tensor) -> None:

@@ -45,7 +45,7 @@ TEACHERS: Mapping[str, Callable[[State], Iterable[tuple[str, Want]]]] = {  # who
 
 def policy_names() -> tuple[str, ...]:
     """All that an order may be called."""
-    return (*ORDERS, *WANTS, *SHARES, LEARNED)
+    return (*ORDERS, *WANTS, *SHARES)
 
 
 def anew(wants_of: Callable[[State], Wants]) -> Decide:
@@ -112,7 +112,7 @@ def whole_shares(wants_of: Callable[[State], Wants]) -> Callable[[State], Shares
 
 def require_known(choice: PolicyChoice) -> None:
     """Raises InputError for a policy that there is not, or that cannot be."""
-    named = [("order", choice.order, policy_names()), *(("place", place, PLACE_NAMES) for place in choice.places)]
+    named = [("order", choice.order, (*policy_names(), LEARNED)), *(("place", place, PLACE_NAMES) for place in choice.places)]
     for what, name, known in named:
         if name not in known:
             raise InputError(f"no {what} is called `{name}`", where=f"--{what}", fix=f"one of {', '.join(known)}")

@@ -59,7 +59,8 @@ class Grants(NamedTuple):
 class Allocation:
     """Who has been granted what so far. Jobs are numbered as they came, kinds as the fleet has them."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, idle: bool = True) -> None:
+        self.idle = idle  # whether granting none is allowed while something fits
         self.jobs: Sequence[JobState] = sorted(
             [*state.running.values(), *state.waiting.values()], key=lambda job: job.number
         )
@@ -101,7 +102,7 @@ class Allocation:
             self.describe(features[:-1], Grants(jobs, kinds, counts, features), cells, fits[jobs, kinds])
         features[:, OF_ALL] = self.features_of_all()
         features[-1, 0] = 1.0
-        if not self.granted.any():
+        if not self.idle or not self.granted.any():
             return Grants(jobs, kinds, counts, features[:-1])
         jobs, kinds, counts = (np.concatenate([each, NO_JOB]) for each in (jobs, kinds, counts))
         return Grants(jobs, kinds, counts, features)

@@ -14,11 +14,11 @@ from planner.simulate import Action, Event, State
 Choose = Callable[[Allocation, Grants], int]  # which of the candidates
 
 
-def granted(state: State, choose: Choose, reason: str) -> Wants:
+def granted(state: State, choose: Choose, reason: str, idle: bool = True) -> Wants:
     """GPUs granted until none fits, or none are: whoever has them at the end runs."""
     if not (state.running or state.waiting):
         return {}
-    allocation = Allocation(state)
+    allocation = Allocation(state, idle)
     while len((grants := allocation.grants()).jobs) and (grants.jobs != NOTHING).any():
         chosen = choose(allocation, grants)
         if grants.jobs[chosen] == NOTHING:
@@ -49,7 +49,7 @@ class LearnedPolicy:
             furthest = max(furthest, self.weights.distance(grants.features) if self.teacher else 0.0)
             return int(self.weights.scores(grants.features).argmax()) if furthest <= FAR else len(grants.jobs) - 1
 
-        wants = granted(state, choose, "the learned policy scores it highest")
+        wants = granted(state, choose, "the learned policy scores it highest", self.weights.idle)
         if self.teacher and furthest > FAR:
             self.fallen_back += 1
             return self.teacher(state)

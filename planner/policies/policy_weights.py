@@ -42,6 +42,7 @@ class PolicyWeights:
     tensors: Mapping[str, Floats]  # as in `SHAPES`
     teacher: str
     kinds: tuple[str, ...]  # of GPUs in training, in alphabetical order
+    idle: bool = True  # whether it may grant none while something fits: as its teacher did, or not
 
     def scores(self, features: Floats) -> Floats:
         """Of candidates, (candidates,); the higher the better."""
@@ -63,7 +64,7 @@ class PolicyWeights:
 
         said = {"format": FORMAT, "features": json.dumps(FEATURES), "teacher": self.teacher}
         tensors = {name: np.ascontiguousarray(self.tensors[name], np.float64) for name in SHAPES}
-        return bytes(save(tensors, {**said, "kinds": json.dumps(self.kinds)}))
+        return bytes(save(tensors, {**said, "kinds": json.dumps(self.kinds), "idle": json.dumps(self.idle)}))
 
 
 def read_policy(path: Path, kinds: tuple[str, ...]) -> tuple[PolicyWeights, str]:
@@ -91,7 +92,7 @@ def read_policy(path: Path, kinds: tuple[str, ...]) -> tuple[PolicyWeights, str]
         message = f"it was trained for {len(trained)} kinds of GPUs, {', '.join(trained)}; there are {', '.join(kinds)}"
         raise InputError(message, where=str(path), fix="train one for this cluster: planner train-policy")
     weights = {name: tensors[name].astype(np.float64) for name in SHAPES}
-    return PolicyWeights(weights, said["teacher"], trained), hashlib.sha256(data).hexdigest()
+    return PolicyWeights(weights, said["teacher"], trained, said.get("idle") == "true"), hashlib.sha256(data).hexdigest()
 
 
 def metadata(data: bytes) -> Mapping[str, str]:
