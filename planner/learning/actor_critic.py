@@ -1,191 +1,142 @@
-"""Actor and critic: from what comes of its own decisions a policy learns which to take more often (DL2, section 4.4).
+"""Natural actor-critic: which of its own decisions made jobs end sooner, and more of these (after DL2, section 4.4).
 
-An episode is run with grants drawn by their chances. What counts is how many jobs there are, over time, which sums up
-to their completion times. With N(e) jobs between events e and e + 1, d(e) seconds apart, T seconds for the horizon, and
-a critic's V(e) of what is to come:
+What is learned is a line added to the scores of the network that imitates:
 
-    cost(e)  = N(e) T (1 - exp(-d(e) / T))                                              `advantages`
-    gain(e)  = -sum over i >= 0 of (LAMBDA exp(-d / T))^i [cost + exp(-d / T) V(e + i + 1) - V(e + i)]
-    loss     = -min(r gain, clip(r, 1 - CLIP, 1 + CLIP) gain),   r = chance now / chance when it was drawn
+    score(x) = network(z) + line . y(x),    y = [z, z first],   z = the scaled features          `PolicyWeights.scores`
 
-for each grant at e (generalised advantages, arXiv 1506.02438; clipped ratios, arXiv 1707.06347). Ratios let episodes of
-earlier rounds be learned from again, out of a replay buffer. Job-aware exploration: with a chance of `EXPLORED`, a
-grant goes to a job that has no GPUs, or else to the one that would run longest, whatever their scores.
+An episode is run several times with grants drawn by their chances p. With N(e) jobs from event e to event e + 1, d(e)
+seconds apart, T seconds for the horizon, and the other runs of the same jobs, interpolated at the time of e:
+
+    cost(e)      = N(e) d(e) + LAMBDA exp(-d(e) / T) cost(e + 1)                                 `costs_to_go`
+    gain(e)      = mean over the other runs of cost - cost(e), clipped to some spreads           `gains_of`
+    direction(e) = sum over its grants of y(taken) - sum over candidates of p y                  `played`
+
+The critic is the line w for which gain = w . direction fits best, with compatible features (Sutton et al., NIPS 1999);
+w is the natural gradient (Peters and Schaal, Neurocomputing 71, 2008), along which the line moves as far as the mean
+divergence of a grant's chances allows. What other runs had at that time takes out which jobs come (arXiv 1807.02264).
+Sums of earlier rounds fade by `KEPT` a round, and are what a replay buffer would hold. Job-aware exploration: a part
+`EXPLORED` of grants goes to a job that has no GPUs, or else to the one that would run longest; it is nobody's decision,
+and has no direction. Why a line: whole networks, with clipped ratios, did not learn anything in the same time.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass, field
 
 import numpy as np
-import torch
-from torch import Tensor, nn
 
 from planner.learning.episodes import Episode
-from planner.learning.network import Batch, Choice, ScoreNetwork, step
-from planner.policies import FEATURES, Allocation, Floats, Grants, PolicyWeights, Wants, granted
+from planner.policies import FEATURES, LINE, Allocation, Floats, Grants, PolicyWeights, Wants, granted
 from planner.simulate import State
 
-HORIZON = 6.0  # T, in mean seconds of a job alone
-LAMBDA, CLIP = 0.9, 0.2
-ACTOR_RATE, CRITIC_RATE = 1e-3, 3e-3
-UNIT = 10.0  # jobs: costs are divided by it
-CRITIC_PASSES, CRITIC_STEPS, ACTOR_PASSES = 3, 12, 2
-WIDTH, BATCH = 32, 1024
-EXPLORED = 0.02  # of grants
+HORIZON, LAMBDA = 10.0, 0.5  # T in mean seconds of a job alone
+CLIPPED = 2.0  # spreads
+KEPT, RIDGE, DIVERGENCE = 0.8, 0.1, 0.03
+EXPLORED = 0.01
 FIRST, BEFORE = FEATURES.index("first"), FEATURES.index("seconds_before")
-EMPTY = np.zeros((0, len(FEATURES)), np.float32)
 
 
-class Moment(NamedTuple):
-    """One event: when, how many jobs, its candidates, and what was drawn with which logarithm of its chance."""
+@dataclass(slots=True)
+class Run:
+    """An episode as it went, in mean seconds of its jobs alone."""
 
-    at: float
-    jobs: int
-    candidates: np.ndarray  # (candidates, features), before anything is granted
-    choices: list[Choice]
-    log_chances: list[float]
-
-
-class Story(NamedTuple):
-    """An episode as it went; times are in mean seconds of its jobs alone."""
-
-    moments: list[Moment]
-    end: float
-    mean_completion: float
+    times: list[float] = field(default_factory=list)  # of events
+    jobs: list[int] = field(default_factory=list)  # from each event on
+    directions: list[Floats] = field(default_factory=list)  # (LINE,) of each event
+    spread: Floats = field(default_factory=lambda: np.zeros((LINE, LINE)))  # of y, summed over grants
+    grants: int = 0
+    end: float = 0.0
 
 
-class Critic(nn.Module):
-    """What is to come of a state, from the sum and the mean over its candidates: (states,)."""
-
-    def __init__(self, network: ScoreNetwork) -> None:
-        super().__init__()
-        self.of_each = nn.Sequential(nn.Linear(len(FEATURES), WIDTH), nn.ReLU(), nn.Linear(WIDTH, WIDTH), nn.ReLU())
-        self.of_all = nn.Sequential(nn.Linear(2 * WIDTH, WIDTH), nn.ReLU(), nn.Linear(WIDTH, 1))
-        self.seen = network.seen
-
-    def forward(self, states: Batch) -> Tensor:
-        number = len(states.taken)
-        each = self.of_each((states.features - self.seen["mean"]) / self.seen["spread"])
-        total = torch.zeros(number, WIDTH).index_add(0, states.of, each)
-        counts = torch.bincount(states.of, minlength=number).clamp(min=1)[:, None]
-        value: Tensor = self.of_all(torch.cat([total / UNIT, total / counts], 1)).squeeze(-1)
-        return value
-
-
-def played(episode: Episode, weights: PolicyWeights, draw: np.random.Generator) -> Story:
+def played(episode: Episode, weights: PolicyWeights, draw: np.random.Generator) -> Run:
     """Run an episode with grants drawn by their chances."""
-    unit, moments = episode.mean_seconds, list[Moment]()
+    run, unit = Run(), episode.mean_seconds
+
+    def choose(allocation: Allocation, grants: Grants) -> int:
+        if draw.random() < EXPLORED:
+            return int(draw.choice(np.flatnonzero(neglected(grants.features))))
+        chances = np.exp((scores := weights.scores(grants.features)) - scores.max())
+        chances /= chances.sum()
+        taken = min(int(np.searchsorted(chances.cumsum(), draw.random())), len(chances) - 1)
+        lines = weights.lines(grants.features)
+        mean = chances @ lines
+        run.directions[-1] += lines[taken] - mean
+        run.spread += (lines * chances[:, None]).T @ lines - np.outer(mean, mean)
+        run.grants += 1
+        return taken
 
     def wants_of(state: State) -> Wants:
-        moment = Moment(state.now / unit, len(state.running) + len(state.waiting), EMPTY, [], [])
+        run.times.append(state.now / unit)
+        run.jobs.append(len(state.running) + len(state.waiting))
+        run.directions.append(np.zeros(LINE))
+        return granted(state, choose, "", weights.idle)
 
-        def choose(allocation: Allocation, grants: Grants) -> int:
-            nonlocal moment
-            features = grants.features.astype(np.float32)
-            if not len(moment.candidates):
-                moment = moment._replace(candidates=features)
-            chances = drawing_chances(weights.scores(grants.features), grants.features)
-            taken = min(int(np.searchsorted(chances.cumsum(), draw.random())), len(chances) - 1)
-            if len(chances) > 1:
-                moment.choices.append(Choice(features, taken))
-                moment.log_chances.append(float(np.log(chances[taken])))
-            return taken
-
-        wants = granted(state, choose, "", weights.idle)
-        moments.append(moment)
-        return wants
-
-    history = episode.run(wants_of)
-    moments = [moment for moment in moments if len(moment.candidates)]
-    return Story(moments, max(history.ends.values()) / unit, episode.mean_completion(history) / unit)
+    run.end = max(episode.run(wants_of).ends.values()) / unit
+    return run
 
 
-def drawing_chances(scores: Floats, features: Floats) -> Floats:
-    """The policy's chances, with those of job-aware exploration: (candidates,)."""
-    chances = np.exp(scores - scores.max())
-    forced = features[:, FIRST] > 0
-    if not forced.any():
-        forced = features[:, BEFORE] == features[:, BEFORE].max()
-    drawn: Floats = (1 - EXPLORED) * chances / chances.sum() + EXPLORED * forced / forced.sum()
-    return drawn
+def neglected(features: Floats) -> np.ndarray:
+    """Candidates of jobs that have no GPUs; where there are none, of the job that would run longest."""
+    first = features[:, FIRST] > 0
+    return first if first.any() else features[:, BEFORE] == features[:, BEFORE].max()
 
 
-def advantages(story: Story, values: Floats) -> tuple[Floats, Floats]:
-    """Of each moment: what it gains over what was expected, and what did come, for the critic: (moments,) each."""
-    times = np.array([moment.at for moment in story.moments] + [story.end])
-    discount = np.exp(-np.diff(times) / HORIZON)
-    jobs = np.array([moment.jobs for moment in story.moments])
-    costs = jobs * HORIZON * (1 - discount) / UNIT
-    surprises = costs + discount * np.append(values[1:], 0.0) - values
-    more, total = np.zeros(len(jobs)), 0.0
-    for number in reversed(range(len(jobs))):
-        total = surprises[number] + discount[number] * LAMBDA * total
-        more[number] = total
-    return -more, values + more
+def costs_to_go(run: Run) -> Floats:
+    """Of each event: jobs that are there times how long, nearer times counting more."""
+    spans, costs = np.diff([*run.times, run.end]), np.zeros(len(run.times) + 1)
+    for number in reversed(range(len(run.times))):
+        later = LAMBDA * np.exp(-spans[number] / HORIZON) * costs[number + 1]
+        costs[number] = run.jobs[number] * spans[number] + later
+    return costs[:-1]
 
 
+def gains_of(runs: Sequence[Run]) -> Floats:
+    """What each event of several runs of one episode gained over the other runs at that time, in clipped spreads."""
+    costs = [costs_to_go(run) for run in runs]
+    gains = []
+    for run, own in zip(runs, costs, strict=True):
+        others = [
+            np.interp(run.times, other.times, of) for other, of in zip(runs, costs, strict=True) if other is not run
+        ]
+        gains.append(np.mean(others, axis=0) - own)
+    found = np.concatenate(gains)
+    spread = found.std()
+    return np.clip(found / spread, -CLIPPED, CLIPPED) if spread else found
+
+
+@dataclass(slots=True)
 class ActorCritic:
-    """A policy in training, its critic, and the optimizers of both."""
+    """The line, and the sums from which its next step follows."""
 
-    def __init__(self, network: ScoreNetwork, seed: int) -> None:
-        torch.manual_seed(seed)
-        self.network, self.critic = network, Critic(network)
-        self.actor_step = torch.optim.Adam(network.parameters(), lr=ACTOR_RATE)
-        self.critic_step = torch.optim.Adam(self.critic.parameters(), lr=CRITIC_RATE)
+    line: Floats = field(default_factory=lambda: np.zeros(LINE))
+    normal: Floats = field(default_factory=lambda: np.zeros((LINE, LINE)))  # sum of direction directionᵀ
+    toward: Floats = field(default_factory=lambda: np.zeros(LINE))  # sum of gain direction
+    spread: Floats = field(default_factory=lambda: np.zeros((LINE, LINE)))
+    grants: Floats = field(default_factory=lambda: np.zeros(1))
 
-    def learn(self, stories: Sequence[Story], draw: np.random.Generator, actor: bool = True) -> None:
-        """Learn from episodes: the critic first, then, unless it is still new, the policy."""
-        states = Batch.of_choices([Choice(moment.candidates, 0) for story in stories for moment in story.moments])
-        for _ in range(CRITIC_PASSES):
-            _, came = self.judged(stories, states)
-            target = torch.from_numpy(came.astype(np.float32))
-            for _ in range(CRITIC_STEPS):
-                step(self.critic_step, ((self.critic(states) - target) ** 2).mean())
-        if not actor:
-            return
-        gains, _ = self.judged(stories, states)
-        gains = (gains - gains.mean()) / (gains.std() + 1e-6)
-        moments = [moment for story in stories for moment in story.moments]
-        choices = [choice for moment in moments for choice in moment.choices]
-        before = torch.tensor([chance for moment in moments for chance in moment.log_chances])
-        gain = torch.tensor(np.repeat(gains, [len(m.choices) for m in moments]), dtype=torch.float32)
-        for _ in range(ACTOR_PASSES):
-            order = draw.permutation(len(choices))
-            for first in range(0, len(choices), BATCH):
-                part = order[first : first + BATCH]
-                chances = self.network.log_chances(Batch.of_choices([choices[number] for number in part]))
-                ratio = (chances - before[part]).exp()
-                clipped = ratio.clamp(1 - CLIP, 1 + CLIP)
-                step(self.actor_step, -torch.minimum(ratio * gain[part], clipped * gain[part]).mean())
+    def see(self, runs: Sequence[Run]) -> None:
+        """Add the runs of one episode."""
+        directions = np.concatenate([run.directions for run in runs])
+        self.normal += directions.T @ directions
+        self.toward += gains_of(runs) @ directions
+        self.spread += sum(run.spread for run in runs)
+        self.grants += sum(run.grants for run in runs)
 
-    def tensors(self) -> dict[str, np.ndarray]:
+    def step(self) -> None:
+        """Move the line along the natural gradient, and let the sums fade."""
+        ridge = RIDGE * np.trace(self.normal) / LINE
+        if ridge > 0:
+            natural = np.linalg.solve(self.normal + ridge * np.eye(LINE), self.toward)
+            divergence = 0.5 * natural @ (self.spread / self.grants) @ natural
+            if divergence > 0:
+                self.line += natural * np.sqrt(DIVERGENCE / divergence)
+        for each in (self.normal, self.toward, self.spread, self.grants):
+            each *= KEPT
+
+    def tensors(self) -> dict[str, Floats]:
         """Everything that training changes, by name."""
-        found: dict[str, Tensor] = {}
-        for what, module, optimizer in self.parts():
-            found |= {f"{what}.{name}": tensor for name, tensor in module.state_dict().items()}
-            for number, state in optimizer.state_dict()["state"].items():
-                found |= {f"{what}.step.{number}.{name}": tensor for name, tensor in state.items()}
-        return {name: tensor.detach().numpy().copy() for name, tensor in found.items()}
+        return {name: getattr(self, name).copy() for name in self.__slots__}
 
-    def take(self, tensors: Mapping[str, np.ndarray]) -> None:
-        """What `tensors` has given. Raises KeyError and RuntimeError for tensors of something else."""
-        for what, module, optimizer in self.parts():
-            module.load_state_dict({name: torch.from_numpy(tensors[f"{what}.{name}"]) for name in module.state_dict()})
-            whole = optimizer.state_dict()
-            for name, tensor in tensors.items():
-                if name.startswith(f"{what}.step."):
-                    number, of = name.split(".")[2:]
-                    whole["state"].setdefault(int(number), {})[of] = torch.from_numpy(tensor)
-            optimizer.load_state_dict(whole)
-
-    def parts(self) -> tuple[tuple[str, nn.Module, torch.optim.Optimizer], ...]:
-        return ("actor", self.network, self.actor_step), ("critic", self.critic, self.critic_step)
-
-    def judged(self, stories: Sequence[Story], states: Batch) -> tuple[Floats, Floats]:
-        """`advantages` of all moments of all episodes."""
-        with torch.no_grad():
-            values = self.critic(states).double().numpy()
-        ends = np.cumsum([len(story.moments) for story in stories])[:-1]
-        judged = [advantages(story, of) for story, of in zip(stories, np.split(values, ends), strict=True)]
-        gains, came = zip(*judged, strict=True)
-        return np.concatenate(gains), np.concatenate(came)
+    def take(self, tensors: Mapping[str, Floats]) -> None:
+        """What `tensors` has given. Raises KeyError and ValueError for tensors of something else."""
+        for name in self.__slots__:
+            getattr(self, name)[...] = tensors[name]

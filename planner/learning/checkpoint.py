@@ -1,4 +1,4 @@
-"""A training after a round, in one safetensors file: networks, their optimizers, and the best policy so far."""
+"""A training as it is after a round, in one safetensors file: the learner, and the best line so far."""
 
 from pathlib import Path
 
@@ -9,19 +9,17 @@ from safetensors.numpy import load, save
 from planner.errors import InputError
 from planner.files import read_head, write_bytes
 from planner.learning.actor_critic import ActorCritic
-from planner.policies import PolicyWeights
+from planner.policies import Floats
 
-Best = tuple[float, int, PolicyWeights]  # its ratio, after which round, and what it is
+Best = tuple[float, int, Floats]  # mean completion over the teacher's, after which round, and with which line
 MOST_BYTES = 1 << 24
 
 
 def store_training(path: Path, learner: ActorCritic, rounds: int, best: Best) -> None:
     """Write what `stored_training` reads, in place of what was there."""
-    tensors = {f"state.{name}": tensor for name, tensor in learner.tensors().items()}
-    tensors |= {f"best.{name}": np.ascontiguousarray(tensor) for name, tensor in best[2].tensors.items()}
-    tensors["rounds"] = np.array([rounds, best[1]], np.float64)
-    tensors["ratio"] = np.array([best[0]], np.float64)
-    write_bytes(path, save(tensors))
+    ratio, of_best, line = best
+    told = {"rounds": np.array([rounds, of_best], np.float64), "ratio": np.array([ratio]), "best": line}
+    write_bytes(path, save({**learner.tensors(), **told}))
 
 
 def stored_training(path: Path, learner: ActorCritic, new: Best) -> tuple[int, Best]:
@@ -32,11 +30,9 @@ def stored_training(path: Path, learner: ActorCritic, new: Best) -> tuple[int, B
         return 0, new
     try:
         tensors = load(read_head(path, MOST_BYTES))
-        learner.take({name[6:]: tensor for name, tensor in tensors.items() if name.startswith("state.")})
-        weights = {name: tensors[f"best.{name}"] for name in new[2].tensors}
+        learner.take(tensors)
         rounds, of_best = (int(number) for number in tensors["rounds"])
-        best = (float(tensors["ratio"][0]), of_best, PolicyWeights(weights, new[2].teacher, new[2].kinds, new[2].idle))
-    except (SafetensorError, KeyError, RuntimeError, ValueError, IndexError) as error:
+        return rounds, (float(tensors["ratio"][0]), of_best, tensors["best"])
+    except (SafetensorError, KeyError, ValueError, IndexError) as error:
         message = f"this is no training to go on with: {error}"
         raise InputError(message, where=str(path), fix="delete it, and train from the start") from None
-    return rounds, best

@@ -10,7 +10,7 @@ import torch
 
 from planner.callbacks import OnProgress
 from planner.learning.episodes import Episode
-from planner.learning.network import Batch, Choice, ScoreNetwork, step
+from planner.learning.network import Batch, Choice, ScoreNetwork
 from planner.policies import Allocation, Grants, Want, Wants, granted, towards
 from planner.simulate import State
 
@@ -67,7 +67,9 @@ def imitate(choices: Sequence[Choice], seed: int, on_epoch: OnProgress) -> Score
         on_epoch(epoch, EPOCHS, "imitation")
         for batch in batches(choices, draw):
             loss = -network.log_chances(batch).mean()
-            step(optimizer, loss)
+            optimizer.zero_grad()
+            torch.autograd.backward(loss)
+            optimizer.step()
             schedule.step()
     return network
 

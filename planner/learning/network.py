@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from planner.policies import FEATURES, HIDDEN, PolicyWeights
+from planner.policies import CLIPPED, FEATURES, HIDDEN, LINE, PolicyWeights
 
 
 class Choice(NamedTuple):
@@ -36,7 +36,7 @@ class Batch(NamedTuple):
 
 
 class ScoreNetwork(nn.Module):
-    """Scores of candidates, each by itself: as `PolicyWeights.scores`."""
+    """Scores of candidates, each by itself: as `PolicyWeights.scores`, without its line."""
 
     def __init__(self, choices: Sequence[Choice]) -> None:
         """Features are scaled by what they are in these choices."""
@@ -48,7 +48,7 @@ class ScoreNetwork(nn.Module):
         self.seen = {"mean": seen.mean(0), "spread": seen.std(0) + 1e-6, "least": seen.amin(0), "most": seen.amax(0)}
 
     def forward(self, features: Tensor) -> Tensor:
-        hidden = (features - self.seen["mean"]) / self.seen["spread"]
+        hidden = ((features - self.seen["mean"]) / self.seen["spread"]).clamp(-CLIPPED, CLIPPED)
         hidden = torch.relu(self.second(torch.relu(self.first(hidden))))
         scores: Tensor = self.last(hidden).squeeze(-1)
         return scores
@@ -69,13 +69,9 @@ class ScoreNetwork(nn.Module):
             "w2": self.second.weight,
             "b2": self.second.bias,
             "w3": self.last.weight[0],
+            "line": torch.zeros(LINE),
             **self.seen,
         }
-        return PolicyWeights({name: t.detach().double().numpy() for name, t in tensors.items()}, teacher, kinds, self.idle)
-
-
-def step(optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
-    """One step down the gradient."""
-    optimizer.zero_grad()
-    torch.autograd.backward(loss)
-    optimizer.step()
+        return PolicyWeights(
+            {name: t.detach().double().numpy() for name, t in tensors.items()}, teacher, kinds, self.idle
+        )

@@ -2,9 +2,9 @@
 episodes of validation is kept, the imitation among them.
 """
 
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
@@ -12,18 +12,16 @@ import torch
 
 from planner.callbacks import OnProgress
 from planner.errors import InputError
-from planner.learning.actor_critic import ActorCritic, Story, played
+from planner.learning.actor_critic import ActorCritic, played
 from planner.learning.checkpoint import store_training, stored_training
 from planner.learning.episodes import Episode, divided, drawn_episode
 from planner.learning.imitation import Teacher, agreement, imitate, taught
-from planner.learning.network import Choice, ScoreNetwork
+from planner.learning.network import Choice
 from planner.policies import LearnedPolicy, PolicyWeights
 from planner.specs.cluster_jobs.jobs import ClusterJob, Fleet
 
 LESSONS, JUDGED = 24, 6  # episodes that the teacher shows; of validation, and held out
-EPISODES = 8  # of a round
-REPLAYED = 2  # rounds in the replay buffer
-NEW_CRITIC = 2  # rounds before the policy learns from it
+EPISODES, RUNS = 2, 6  # of a round, and how often each is run
 VALIDATED = 5  # rounds from one validation to the next
 LEAST_JOBS = 20  # of all traces
 
@@ -60,8 +58,8 @@ class Training:
     round: int  # after which it was kept; 0: the imitation
 
 
-def train_policy(plan: TrainingPlan, kept: Path, resume: bool, on_progress: OnProgress) -> Training:
-    """Train. What rounds came to stands in the file `kept`, from which `resume` goes on. Raises InputError."""
+def train_policy(plan: TrainingPlan, kept: Path, on_progress: OnProgress) -> Training:
+    """Train. What rounds came to stands in the file `kept`, from which it goes on. Raises InputError."""
     if sum(map(len, plan.traces)) < LEAST_JOBS:
         message = f"the traces have {sum(map(len, plan.traces))} jobs, of which nothing can be learned"
         raise InputError(message, where="TRACE", fix=f"traces of at least {LEAST_JOBS} jobs")
@@ -70,8 +68,8 @@ def train_policy(plan: TrainingPlan, kept: Path, resume: bool, on_progress: OnPr
     choices = shown(plan, plan.episodes(learned_from, 1, LESSONS), 1, on_progress)
     network = imitate(choices, plan.seed, on_progress)
     agreed = agreement(network, shown(plan, plan.episodes(held_out, 2, JUDGED), 2, on_progress))
-    imitated = weights_of(plan, network)
-    best = improved(plan, network, learned_from, kept, resume, on_progress)
+    imitated = network.weights(plan.teacher_name, (*plan.fleet.counts,))
+    best = improved(plan, imitated, learned_from, kept, on_progress)
     unseen = plan.episodes(held_out, 3, JUDGED)
     of_teacher = [taught_mean(plan, episode) for episode in unseen]
     return Training(
@@ -81,31 +79,30 @@ def train_policy(plan: TrainingPlan, kept: Path, resume: bool, on_progress: OnPr
 
 def improved(
     plan: TrainingPlan,
-    network: ScoreNetwork,
+    imitation: PolicyWeights,
     traces: Sequence[Sequence[ClusterJob]],
     kept: Path,
-    resume: bool,
     on_progress: OnProgress,
 ) -> tuple[int, PolicyWeights]:
-    """The best weights that rounds of the actor and the critic came to, and after which."""
+    """The best line that rounds of the actor and the critic came to, as weights, and after which round."""
     validation = plan.episodes(traces, 4, JUDGED)
     of_teacher = [taught_mean(plan, episode) for episode in validation]
-    learner, buffer = ActorCritic(network, plan.seed), deque[list[Story]](maxlen=REPLAYED)
-    best = (ratio(weights_of(plan, network), validation, of_teacher), 0, weights_of(plan, network))
-    first = 0
-    if resume:
-        first, best = stored_training(kept, learner, best)
+    best = (ratio(imitation, validation, of_teacher), 0, imitation.tensors["line"])
+    learner = ActorCritic()
+    first, best = stored_training(kept, learner, best)
     for number in range(first, plan.rounds):
-        on_progress(number, plan.rounds, f"round; {best[0] - 1:+.1%} of the teacher's completion")
-        weights, draw = weights_of(plan, network), plan.draw(100 + number)
-        episodes = plan.episodes(traces, 10_000 + number, EPISODES)
-        buffer.append([played(episode, weights, draw) for episode in episodes])
-        learner.learn([story for stories in buffer for story in stories], draw, actor=number >= NEW_CRITIC)
+        on_progress(number, plan.rounds, f"rounds: {best[0] - 1:+.1%} of the teacher's completion")
+        weights, draw = imitation.with_line(learner.line), plan.draw(100 + number)
+        for episode in plan.episodes(traces, 10_000 + number, EPISODES):
+            learner.see([played(episode, weights, draw) for _ in range(RUNS)])
+        learner.step()
         if (number + 1) % VALIDATED == 0 or number + 1 == plan.rounds:
-            weights = weights_of(plan, network)
-            best = min(best, (ratio(weights, validation, of_teacher), number + 1, weights), key=lambda each: each[:2])
-            store_training(kept, learner, number + 1, best)
-    return best[1:]
+            weights = imitation.with_line(learner.line)
+            best = min(
+                best, (ratio(weights, validation, of_teacher), number + 1, learner.line.copy()), key=itemgetter(0, 1)
+            )
+        store_training(kept, learner, number + 1, best)
+    return best[1], imitation.with_line(best[2])
 
 
 def shown(plan: TrainingPlan, episodes: Sequence[Episode], stage: int, on_progress: OnProgress) -> list[Choice]:
@@ -118,10 +115,6 @@ def shown(plan: TrainingPlan, episodes: Sequence[Episode], stage: int, on_progre
         message = "the teacher never has a choice: no two jobs are there at a time"
         raise InputError(message, where="TRACE", fix="traces with more jobs, or fewer GPUs")
     return choices
-
-
-def weights_of(plan: TrainingPlan, network: ScoreNetwork) -> PolicyWeights:
-    return network.weights(plan.teacher_name, (*plan.fleet.counts,))
 
 
 def taught_mean(plan: TrainingPlan, episode: Episode) -> float:

@@ -6,16 +6,18 @@ from planner.policies.grants import FEATURES, Allocation, Floats, Grants, toward
 from planner.policies.learned import LearnedPolicy, granted
 from planner.policies.numbering import nearest_gpus, placed
 from planner.policies.orders import ORDERS
-from planner.policies.policy_weights import HIDDEN, PolicyWeights, read_policy
+from planner.policies.policy_weights import CLIPPED, HIDDEN, LINE, PolicyWeights, read_policy
 from planner.policies.replay import replayed
 from planner.policies.schedule import Schedule, happened, schedule_jobs
 from planner.policies.want import Want, Wants
 from planner.policies.wanted_actions import decided_anew
 
 __all__ = [
+    "CLIPPED",
     "FEATURES",
     "HIDDEN",
     "LEARNED",
+    "LINE",
     "ORDERS",
     "PLACE_NAMES",
     "TEACHERS",

@@ -112,7 +112,10 @@ def whole_shares(wants_of: Callable[[State], Wants]) -> Callable[[State], Shares
 
 def require_known(choice: PolicyChoice) -> None:
     """Raises InputError for a policy that there is not, or that cannot be."""
-    named = [("order", choice.order, (*policy_names(), LEARNED)), *(("place", place, PLACE_NAMES) for place in choice.places)]
+    named = [
+        ("order", choice.order, (*policy_names(), LEARNED)),
+        *(("place", place, PLACE_NAMES) for place in choice.places),
+    ]
     for what, name, known in named:
         if name not in known:
             raise InputError(f"no {what} is called `{name}`", where=f"--{what}", fix=f"one of {', '.join(known)}")

@@ -1,6 +1,7 @@
 """A small network that scores candidates, each by itself, and the file it stands in: safetensors.
 
-    score(candidate) = w3 relu(W2 relu(W1 x + b1) + b2),   x = (features - mean) / spread
+    score(candidate) = w3 relu(W2 relu(W1 z + b1) + b2) + line [z, z first]
+    z = (features - mean) / spread, clipped to a few spreads
 
 The same weights score every candidate, so that names, and the order in which candidates stand, change nothing. The file
 says which features these are, what they were in training (`mean`, `spread`, `least`, `most`), which teacher it learned
@@ -10,7 +11,7 @@ from and for which kinds of GPUs; a file of other features is refused.
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -22,12 +23,16 @@ from planner.policies.grants import FEATURES, Floats
 
 FORMAT = "planner.policy/1"
 HIDDEN = 32
+LINE = 2 * len(FEATURES)
+CLIPPED = 4.0  # spreads
+FIRST = FEATURES.index("first")
 SHAPES: Mapping[str, tuple[int, ...]] = {
     "w1": (HIDDEN, len(FEATURES)),
     "b1": (HIDDEN,),
     "w2": (HIDDEN, HIDDEN),
     "b2": (HIDDEN,),
     "w3": (HIDDEN,),
+    "line": (LINE,),
     **dict.fromkeys(("mean", "spread", "least", "most"), (len(FEATURES),)),
 }
 AGAIN = "train it again: planner train-policy"
@@ -47,10 +52,23 @@ class PolicyWeights:
     def scores(self, features: Floats) -> Floats:
         """Of candidates, (candidates,); the higher the better."""
         tensors = self.tensors
-        hidden = (features - tensors["mean"]) / tensors["spread"]
+        hidden = self.scaled(features)
         for weight, bias in (("w1", "b1"), ("w2", "b2")):
             hidden = np.maximum(0.0, hidden @ tensors[weight].T + tensors[bias])
-        return np.asarray(hidden @ tensors["w3"], np.float64)
+        return np.asarray(hidden @ tensors["w3"] + self.lines(features) @ tensors["line"], np.float64)
+
+    def scaled(self, features: Floats) -> Floats:
+        """Features in spreads of training, (candidates, features)."""
+        return np.clip((features - self.tensors["mean"]) / self.tensors["spread"], -CLIPPED, CLIPPED)
+
+    def lines(self, features: Floats) -> Floats:
+        """What the line is multiplied with: scaled features, and again those of first counts, (candidates, LINE)."""
+        scaled = self.scaled(features)
+        return np.concatenate([scaled, scaled * features[:, FIRST, None]], axis=1)
+
+    def with_line(self, line: Floats) -> "PolicyWeights":
+        """The same network with another line."""
+        return replace(self, tensors={**self.tensors, "line": line.copy()})
 
     def distance(self, features: Floats) -> float:
         """How far candidates lie outside what training saw, in ranges of the feature that is furthest outside."""
@@ -92,7 +110,9 @@ def read_policy(path: Path, kinds: tuple[str, ...]) -> tuple[PolicyWeights, str]
         message = f"it was trained for {len(trained)} kinds of GPUs, {', '.join(trained)}; there are {', '.join(kinds)}"
         raise InputError(message, where=str(path), fix="train one for this cluster: planner train-policy")
     weights = {name: tensors[name].astype(np.float64) for name in SHAPES}
-    return PolicyWeights(weights, said["teacher"], trained, said.get("idle") == "true"), hashlib.sha256(data).hexdigest()
+    return PolicyWeights(weights, said["teacher"], trained, said.get("idle") == "true"), hashlib.sha256(
+        data
+    ).hexdigest()
 
 
 def metadata(data: bytes) -> Mapping[str, str]:

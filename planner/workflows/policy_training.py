@@ -45,7 +45,9 @@ def learn_policy(
     teacher = TEACHERS[asked.teacher]
     plan = TrainingPlan(traces, fleet, teacher, asked.teacher, asked.restart_s, asked.rounds, asked.seed)
     kept = output.with_name(f"{output.name}.training")
-    training = train_policy(plan, kept, resume, on_progress)
+    if not resume:
+        kept.unlink(missing_ok=True)
+    training = train_policy(plan, kept, on_progress)
     files.write_bytes(output, training.weights.data())
     kept.unlink(missing_ok=True)
     return training

@@ -21,7 +21,7 @@ from tests.examples import examples
 def random_weights(seed: int, kinds: tuple[str, ...] = ("a", "b"), idle: bool = True) -> PolicyWeights:
     draw = np.random.default_rng(seed)
     tensors = {name: draw.normal(size=shape) for name, shape in SHAPES.items()}
-    tensors |= {"mean": np.zeros(len(FEATURES)), "spread": np.ones(len(FEATURES))}
+    tensors |= {"line": np.zeros(2 * len(FEATURES)), "mean": np.zeros(len(FEATURES)), "spread": np.ones(len(FEATURES))}
     tensors |= {"least": np.full(len(FEATURES), -1e9), "most": np.full(len(FEATURES), 1e9)}
     return PolicyWeights(tensors, "marginal_gain", kinds, idle)
 
