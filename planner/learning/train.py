@@ -20,7 +20,7 @@ from planner.learning.network import Choice
 from planner.policies import LearnedPolicy, PolicyWeights
 from planner.specs.cluster_jobs.jobs import ClusterJob, Fleet
 
-LESSONS, JUDGED = 24, 6  # episodes that the teacher shows; of validation, and held out
+JUDGED = 6  # episodes of validation, and held out
 EPISODES, RUNS = 2, 6  # of a round, and how often each is run
 VALIDATED = 5  # rounds from one validation to the next
 LEAST_JOBS = 20  # of all traces
@@ -37,6 +37,7 @@ class TrainingPlan:
     restart_s: float = 0.0
     rounds: int = 60
     seed: int = 0
+    lessons: int = 24  # episodes that the teacher shows
 
     def draw(self, stage: int) -> np.random.Generator:
         """Random numbers of one stage."""
@@ -65,7 +66,7 @@ def train_policy(plan: TrainingPlan, kept: Path, on_progress: OnProgress) -> Tra
         raise InputError(message, where="TRACE", fix=f"traces of at least {LEAST_JOBS} jobs")
     torch.set_num_threads(1)  # sums in one order: the same bytes
     learned_from, held_out = divided(plan.traces)
-    choices = shown(plan, plan.episodes(learned_from, 1, LESSONS), 1, on_progress)
+    choices = shown(plan, plan.episodes(learned_from, 1, plan.lessons), 1, on_progress)
     network = imitate(choices, plan.seed, on_progress)
     agreed = agreement(network, shown(plan, plan.episodes(held_out, 2, JUDGED), 2, on_progress))
     imitated = network.weights(plan.teacher_name, (*plan.fleet.counts,))

@@ -13,6 +13,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -80,9 +81,9 @@ class PolicyWeights:
         """As a file: the same bytes for the same weights."""
         from safetensors.numpy import save
 
-        said = {"format": FORMAT, "features": json.dumps(FEATURES), "teacher": self.teacher}
+        said = {"features": FEATURES, "teacher": self.teacher, "kinds": self.kinds, "idle": self.idle}
         tensors = {name: np.ascontiguousarray(self.tensors[name], np.float64) for name in SHAPES}
-        return bytes(save(tensors, {**said, "kinds": json.dumps(self.kinds), "idle": json.dumps(self.idle)}))
+        return bytes(save(tensors, {FORMAT: json.dumps(said)}))  # one key: the library writes several in any order
 
 
 def read_policy(path: Path, kinds: tuple[str, ...]) -> tuple[PolicyWeights, str]:
@@ -96,8 +97,8 @@ def read_policy(path: Path, kinds: tuple[str, ...]) -> tuple[PolicyWeights, str]
         tensors, said = load(data), metadata(data)
     except (SafetensorError, ValueError, TypeError) as error:
         raise InputError(f"this is no file of a policy: {error}", where=str(path), fix=AGAIN) from None
-    if said.get("format") != FORMAT or said.get("features") != json.dumps(FEATURES):
-        message = f"it is of `{said.get('format', 'no format')}`, or of other features than {FORMAT} has here"
+    if said.get("features") != [*FEATURES]:
+        message = f"it is not of {FORMAT}, or of other features than that has here"
         raise InputError(message, where=str(path), fix=AGAIN)
     for name, shape in SHAPES.items():
         if name not in tensors or tensors[name].shape != shape:
@@ -105,18 +106,16 @@ def read_policy(path: Path, kinds: tuple[str, ...]) -> tuple[PolicyWeights, str]
             raise InputError(f"tensor `{name}` is {found}, and must be {shape}", where=str(path), fix=AGAIN)
         if not np.isfinite(tensors[name]).all():
             raise InputError(f"tensor `{name}` has numbers that are not finite", where=str(path), fix=AGAIN)
-    trained = tuple(json.loads(said["kinds"]))
+    trained = tuple(said["kinds"])
     if len(trained) != len(kinds):
         message = f"it was trained for {len(trained)} kinds of GPUs, {', '.join(trained)}; there are {', '.join(kinds)}"
         raise InputError(message, where=str(path), fix="train one for this cluster: planner train-policy")
     weights = {name: tensors[name].astype(np.float64) for name in SHAPES}
-    return PolicyWeights(weights, said["teacher"], trained, said.get("idle") == "true"), hashlib.sha256(
-        data
-    ).hexdigest()
+    return PolicyWeights(weights, said["teacher"], trained, said["idle"]), hashlib.sha256(data).hexdigest()
 
 
-def metadata(data: bytes) -> Mapping[str, str]:
-    """What a safetensors file says of itself, besides tensors."""
+def metadata(data: bytes) -> Mapping[str, Any]:
+    """What a policy's file says of itself, besides tensors; nothing of another format's file."""
     length = int.from_bytes(data[:8], "little")
-    said = json.loads(data[8 : 8 + length]).get("__metadata__", {})
-    return {str(key): str(value) for key, value in said.items()}
+    told = json.loads(data[8 : 8 + length]).get("__metadata__", {}).get(FORMAT, "{}")
+    return dict(json.loads(told))
