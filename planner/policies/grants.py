@@ -67,7 +67,7 @@ class Allocation:
         self.sizes = np.array([*state.fleet.counts.values()])  # (kinds,)
         self.kinds = [*state.fleet.counts]
         room = state.room_of_all()
-        self.room = np.array([room[kind] for kind in self.kinds])  # (kinds,) GPUs that nobody has been granted
+        self.room = np.array([room[kind] for kind in self.kinds])  # (kinds,) GPUs left
         known = [{*()}.union(*(job.job.seconds.get(kind, ()) for job in self.jobs)) for kind in self.kinds]
         self.counts = np.full((len(self.kinds), max(map(len, known))), self.sizes.max() + 1)  # (kinds, cells): rising
         for kind, counts in enumerate(known):

@@ -81,9 +81,9 @@ class PolicyWeights:
         """As a file: the same bytes for the same weights."""
         from safetensors.numpy import save
 
-        said = {"features": FEATURES, "teacher": self.teacher, "kinds": self.kinds, "idle": self.idle}
+        told = {"features": FEATURES, "teacher": self.teacher, "kinds": self.kinds, "idle": self.idle}
         tensors = {name: np.ascontiguousarray(self.tensors[name], np.float64) for name in SHAPES}
-        return bytes(save(tensors, {FORMAT: json.dumps(said)}))  # one key: the library writes several in any order
+        return bytes(save(tensors, {FORMAT: json.dumps(told)}))  # one key: the library writes several in any order
 
 
 def read_policy(path: Path, kinds: tuple[str, ...]) -> tuple[PolicyWeights, str]:
@@ -94,10 +94,10 @@ def read_policy(path: Path, kinds: tuple[str, ...]) -> tuple[PolicyWeights, str]
 
     data = read_head(path, MOST_BYTES)
     try:
-        tensors, said = load(data), metadata(data)
+        tensors, told = load(data), metadata(data)
     except (SafetensorError, ValueError, TypeError) as error:
         raise InputError(f"this is no file of a policy: {error}", where=str(path), fix=AGAIN) from None
-    if said.get("features") != [*FEATURES]:
+    if told.get("features") != [*FEATURES]:
         message = f"it is not of {FORMAT}, or of other features than that has here"
         raise InputError(message, where=str(path), fix=AGAIN)
     for name, shape in SHAPES.items():
@@ -106,12 +106,12 @@ def read_policy(path: Path, kinds: tuple[str, ...]) -> tuple[PolicyWeights, str]
             raise InputError(f"tensor `{name}` is {found}, and must be {shape}", where=str(path), fix=AGAIN)
         if not np.isfinite(tensors[name]).all():
             raise InputError(f"tensor `{name}` has numbers that are not finite", where=str(path), fix=AGAIN)
-    trained = tuple(said["kinds"])
+    trained = tuple(told["kinds"])
     if len(trained) != len(kinds):
         message = f"it was trained for {len(trained)} kinds of GPUs, {', '.join(trained)}; there are {', '.join(kinds)}"
         raise InputError(message, where=str(path), fix="train one for this cluster: planner train-policy")
     weights = {name: tensors[name].astype(np.float64) for name in SHAPES}
-    return PolicyWeights(weights, said["teacher"], trained, said["idle"]), hashlib.sha256(data).hexdigest()
+    return PolicyWeights(weights, told["teacher"], trained, told["idle"]), hashlib.sha256(data).hexdigest()
 
 
 def metadata(data: bytes) -> Mapping[str, Any]:
