@@ -117,7 +117,7 @@ def compared(job: str) -> tuple[float, int, int]:
 
 def decision_seconds(jobs: list[ClusterJob]) -> Figures:
     """Seconds of the processor that decisions take while these jobs are there."""
-    decide, spent = policy(PolicyChoice(order="srtf", place="cells", restart_s=RESTART)), list[float]()
+    decide, spent = policy(PolicyChoice(order="srtf", place="cells", restart_s=RESTART), FLEET), list[float]()
 
     def timed(state: State, event: Event) -> Iterable[Action]:
         start = process_time()

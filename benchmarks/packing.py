@@ -24,7 +24,7 @@ from planner.specs.base import with_fields
 from planner.specs.cluster_jobs.actions_file import PolicyChoice
 from planner.specs.cluster_jobs.job_records import Speeds, cluster_job
 from planner.specs.cluster_jobs.job_tables import read_throughputs, table_jobs
-from planner.specs.cluster_jobs.jobs import ClusterJob
+from planner.specs.cluster_jobs.jobs import ClusterJob, Fleet
 from planner.specs.cluster_jobs.read_jobs import read_fleet
 
 LONGEST, JOBS, SEEDS, LOADS = 3 * 86_400.0, 200, range(3), (None, 0.7, 0.9, 1.1, 1.3, 1.5)
@@ -46,13 +46,15 @@ def run(data: Path | None) -> Iterator[Figures]:
             gains = [gain_of_packing(drawn(able, seed, JOBS, load), choice) for seed in SEEDS]
             yield {"order": name, "load": load or "all at once", "times_better": gains}
     for name in ("srtf", "las"):
-        watch = Watch(ORDERS[name])
-        run_jobs(drawn(able, 0, JOBS, None), read_fleet("", "64xv100"), watch)
+        fleet = read_fleet("", "64xv100")
+        watch = Watch(ORDERS[name], fleet)
+        run_jobs(drawn(able, 0, JOBS, None), fleet, watch)
         yield {"order": name, "moves": watch.moves, "own_numbering": watch.others}
     for place in ("fastest", "pack"):
-        watch = Watch(with_fields(ORDERS["las"], place=place), most=200)
+        fleet = read_fleet("", "256xv100")
+        watch = Watch(with_fields(ORDERS["las"], place=place), fleet, most=200)
         with suppress(Enough):
-            run_jobs(drawn(able, 0, MANY, None), read_fleet("", "256xv100"), watch)
+            run_jobs(drawn(able, 0, MANY, None), fleet, watch)
         yield {"gpus": 256, "jobs": MANY, "place": place, "longest_s": round(watch.longest, 3)}
 
 
@@ -96,8 +98,8 @@ class Enough(Exception):
 class Watch:
     """A policy, watched: moves, those with numbers of its own for each decision, and the longest decision."""
 
-    def __init__(self, choice: PolicyChoice, most: int = 0) -> None:
-        self.decide, self.most, self.seen = policy(choice), most, 0
+    def __init__(self, choice: PolicyChoice, fleet: Fleet, most: int = 0) -> None:
+        self.decide, self.most, self.seen = policy(choice, fleet), most, 0
         self.moves, self.others, self.longest = 0, 0, 0.0
         self.own: dict[str, tuple[int, ...]] = {}
 

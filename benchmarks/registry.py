@@ -54,6 +54,7 @@ CASES = {
     "schedule-jobs": "benchmarks.schedule_jobs",
     "cells": "benchmarks.cells",
     "packing": "benchmarks.packing",
+    "learned-policy": "benchmarks.learned_policy",
     "placer": "benchmarks.placer",
     "public-bills": "benchmarks.public_bills",
     "pools": "benchmarks.pools",

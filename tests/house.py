@@ -21,7 +21,7 @@ FLOORS = (
     ("profiling", "runtime", "calibrate"),
     ("launch",),
     ("strategies", "models", "published"),
-    ("scoring", "packing", "placer", "replay"),
+    ("scoring", "packing", "placer", "replay", "learning"),
     ("layouts", "policies"),
     ("simulate", "orders"),
     ("costs", "programs", "follow", "targets"),

@@ -8,6 +8,7 @@ from planner.check.finding import Finding, Tolerances, classify_value
 from planner.errors import PlannerError
 from planner.policies import Schedule, replayed, schedule_jobs
 from planner.simulate import run_jobs
+from planner.specs.base import with_fields
 from planner.specs.cluster_jobs.actions_file import ActionsFile
 from planner.specs.cluster_jobs.jobs import Fleet
 
@@ -15,9 +16,10 @@ ACTIONS = "actions.yaml"
 JUDGED = ("makespan_s", "mean_completion_s")
 
 
-def decided_today(stored: ActionsFile) -> Schedule:
-    """What the policy of a file does with its jobs today. Raises InputError and Infeasible."""
-    return schedule_jobs(stored.jobs, Fleet(stored.cluster), stored.policy)
+def decided_today(stored: ActionsFile, folder: Path) -> Schedule:
+    """What the policy of a file, whose weights lie beside it, does today. Raises InputError and Infeasible."""
+    weights = str(folder / stored.policy.weights) if stored.policy.weights else ""
+    return schedule_jobs(stored.jobs, Fleet(stored.cluster), with_fields(stored.policy, weights=weights))
 
 
 def replay(stored: ActionsFile, name: str) -> Schedule:
@@ -40,7 +42,7 @@ def actions_findings(path: Path, tolerances: Tolerances) -> Iterator[Finding]:
         name, old, new = next(field for field in fields if field[1] != field[2])
         yield Finding("illegal", f"outcome.{name}", old, new, "its decisions do not give the outcome that it states")
         return
-    today = decided_today(stored).file()
+    today = decided_today(stored, path.parent).file()
     found = [(name, getattr(stored.outcome, name), getattr(today.outcome, name)) for name in JUDGED]
     for name, old, new in found:
         category = classify_value(old, new, tolerances.value)

@@ -89,7 +89,7 @@ def update_actions(root: Path) -> Iterator[Path]:
         path = folder / ACTIONS
         if path.is_file():
             stored = files.read(path, ActionsFile)
-            today = decided_today(stored).file()
+            today = decided_today(stored, folder).file()
             if today != stored:
                 files.write(path, today)
                 yield path

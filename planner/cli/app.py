@@ -55,6 +55,7 @@ VERBS: dict[str, Callable[..., None]] = {  # in the order of `planner --help`
     "samples": demo.samples,
     "replay": replay.replay,
     "schedule": schedule.schedule,
+    "train-policy": schedule.train_policy,
     "serve": serve.serve,
     "check": check.check,
     "report": show.report,

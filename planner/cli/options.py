@@ -12,7 +12,7 @@ from planner.specs.job import MOST_WITHIN
 from planner.units import parse_duration, parse_share
 
 # Lists of which names stand in the code.
-TABLES = ("lengths", "families", "images", "audio", "strategies", "orders", "places")
+TABLES = ("lengths", "families", "images", "audio", "strategies", "orders", "places", "teachers")
 HF, TORCHREC = "hf", "torchrec"  # the formats of models and of embedding tables, beside those of the tables
 DOES_NOT_FIT = 3  # exit code, as for any infeasible job
 ILLEGAL = 2  # exit code, as for any wrong input
@@ -45,10 +45,10 @@ def table_names(kind: str) -> list[str]:
         from planner.specs.workload.sample_mix import CLIPS, IMAGES
 
         return [*(IMAGES if kind == "images" else CLIPS)]
-    if kind in ("orders", "places"):
-        from planner.policies import PLACE_NAMES, policy_names
+    if kind in ("orders", "places", "teachers"):
+        from planner.policies import PLACE_NAMES, TEACHERS, policy_names
 
-        return [*(policy_names() if kind == "orders" else PLACE_NAMES)]
+        return [*(policy_names() if kind == "orders" else PLACE_NAMES if kind == "places" else TEACHERS)]
     from planner.strategies import BEST, STRATEGIES
 
     return [*STRATEGIES, BEST]
@@ -94,6 +94,10 @@ def order_names(incomplete: str) -> list[str]:
 
 def place_names(incomplete: str) -> list[str]:
     return names("places", incomplete)
+
+
+def teacher_names(incomplete: str) -> list[str]:
+    return names("teachers", incomplete)
 
 
 def export_names(incomplete: str) -> list[str]:

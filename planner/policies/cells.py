@@ -39,11 +39,16 @@ class CellPolicy:
 
     def wants(self, state: State, event: Event | None = None) -> Wants:
         """Kinds and counts of all jobs that get any."""
+        return dict(self.taken(state))
+
+    def taken(self, state: State) -> Iterator[tuple[str, Want]]:
+        """First cells and steps, one after the other: whose, and what it has from then on."""
         room, wants, jobs = state.room_of_all(), dict[str, Want](), list[JobState]()
         for job in self.order.queue(state, preempt=True):
             first = first_cell(state, job, room, self.order.why)
             if first:
                 wants[job.job.id] = first
+                yield job.job.id, first
                 room[first.kind] -= first.gpus
                 jobs.append(job)
         steps = [*best_steps(state, jobs, wants, room)]
@@ -58,10 +63,10 @@ class CellPolicy:
                 room[step.kind] -= step.gpus
                 why = f"saves {-step.loses:,.0f} s a GPU, more than for others"
                 wants[step.job.job.id] = Want(step.kind, step.gpus, why)
+                yield step.job.job.id, wants[step.job.job.id]
                 again = again if has.kind == step.kind else jobs
             for following in best_steps(state, again, wants, room):
                 heappush(steps, following)
-        return wants
 
 
 def first_cell(state: State, job: JobState, room: Mapping[str, int], why: str) -> Want | None:

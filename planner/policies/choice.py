@@ -1,28 +1,46 @@
 """The table of policies, and what decides as it was chosen from it."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 
 from planner.errors import InputError
 from planner.policies.cells import CellPolicy
 from planner.policies.fair import Shares, dominant_shares, makespan_shares, max_min_shares
 from planner.policies.joint import JointPolicy
+from planner.policies.learned import LearnedPolicy
 from planner.policies.matching import PackingPolicy
 from planner.policies.orders import ORDERS, Order, least_left
+from planner.policies.policy_weights import read_policy
 from planner.policies.queue_policy import Place, QueuePolicy, fastest_kind, first_kind
 from planner.policies.rounds import GAVEL, RoundLength, RoundPolicy
-from planner.policies.want import Wants
+from planner.policies.want import Want, Wants
 from planner.policies.wanted_actions import decided_anew, started
 from planner.simulate import Decide, Event, State
 from planner.specs.cluster_jobs.actions_file import PolicyChoice
+from planner.specs.cluster_jobs.jobs import Fleet
 
 PLACES: Mapping[str, Place] = {"fastest": fastest_kind, "first": first_kind}
 GAVEL_ROUNDS = "gavel"
 JOINT, CELLS, PACK = "joint", "cells", "pack"  # places of all jobs together, of which the last goes with another
 MARGINAL_GAIN = CellPolicy(Order("least count, ends soonest", least_left))
 SHARES: Mapping[str, Callable[[State], Shares]] = {"makespan": makespan_shares, "max_min": max_min_shares}
+LEARNED = "learned"
 WANTS: Mapping[str, Callable[[State], Wants]] = {"drf": dominant_shares, "marginal_gain": MARGINAL_GAIN.wants}
 PLACE_NAMES = (*PLACES, JOINT, CELLS, PACK)
+
+
+def in_order(order: Order) -> Callable[[State], Iterable[tuple[str, Want]]]:
+    """Whom an order gives what it asks for, running jobs among the others."""
+    queue = QueuePolicy(order, fastest_kind, preempt=True)
+    return lambda state: queue.wants(state).items()
+
+
+TEACHERS: Mapping[str, Callable[[State], Iterable[tuple[str, Want]]]] = {  # whom they give what, one after the other
+    "marginal_gain": MARGINAL_GAIN.taken,
+    "drf": lambda state: dominant_shares(state).items(),
+    **{name: in_order(order) for name, order in ORDERS.items()},
+}
 
 
 def policy_names() -> tuple[str, ...]:
@@ -40,9 +58,13 @@ def starting(wants_of: Callable[[State, Event], Wants]) -> Decide:
     return lambda state, event: started(state, wants_of(state, event)) if state.waiting and event.changes else ()
 
 
-def policy(choice: PolicyChoice) -> Decide:
-    """What decides as it was chosen. Raises InputError where names do not go together."""
+def policy(choice: PolicyChoice, fleet: Fleet) -> Decide:
+    """What decides as it was chosen. Raises InputError where names do not go together, and for a learned policy that
+    cannot be read or is of another cluster.
+    """
     require_known(choice)
+    if choice.order == LEARNED:
+        return learned_policy(choice, fleet)
     length = GAVEL if choice.rounds == GAVEL_ROUNDS else RoundLength(choice.round_seconds)
     if choice.order in SHARES:
         return RoundPolicy(SHARES[choice.order], length)
@@ -57,6 +79,19 @@ def policy(choice: PolicyChoice) -> Decide:
             return starting(queue.wants)
         wants_of = queue.wants
     return RoundPolicy(whole_shares(wants_of), length, fill=False) if choice.rounds else anew(wants_of)
+
+
+def learned_policy(choice: PolicyChoice, fleet: Fleet) -> LearnedPolicy:
+    """The policy of a file, with its teacher beside it. Raises InputError."""
+    if not choice.weights:
+        fix = "planner schedule TRACE --policy FILE, which planner train-policy writes"
+        raise InputError("the order `learned` is that of a policy's file", where="--order", fix=fix)
+    weights, sha256 = read_policy(Path(choice.weights), (*fleet.counts,))
+    if choice.weights_sha256 not in ("", sha256):
+        message = f"this policy is not the one that decided: its SHA-256 begins with {sha256[:12]}"
+        raise InputError(message, where=choice.weights, fix=f"the file whose SHA-256 is {choice.weights_sha256}")
+    teacher = TEACHERS[weights.teacher]
+    return LearnedPolicy(weights, sha256, lambda state: dict(teacher(state)))
 
 
 def queue_policy(choice: PolicyChoice) -> CellPolicy | JointPolicy | QueuePolicy:
@@ -77,7 +112,10 @@ def whole_shares(wants_of: Callable[[State], Wants]) -> Callable[[State], Shares
 
 def require_known(choice: PolicyChoice) -> None:
     """Raises InputError for a policy that there is not, or that cannot be."""
-    named = [("order", choice.order, policy_names()), *(("place", place, PLACE_NAMES) for place in choice.places)]
+    named = [
+        ("order", choice.order, (*policy_names(), LEARNED)),
+        *(("place", place, PLACE_NAMES) for place in choice.places),
+    ]
     for what, name, known in named:
         if name not in known:
             raise InputError(f"no {what} is called `{name}`", where=f"--{what}", fix=f"one of {', '.join(known)}")

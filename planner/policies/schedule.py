@@ -3,11 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
+from pathlib import Path
 
 from planner.errors import InputError
 from planner.policies.choice import SHARES, policy
+from planner.policies.learned import LearnedPolicy
 from planner.simulate import Event, History, run_jobs
-from planner.specs.base import Indices
+from planner.specs.base import Indices, with_fields
 from planner.specs.cluster_jobs.actions_file import (
     ActionsFile,
     PolicyChoice,
@@ -28,6 +30,7 @@ class Schedule:
     fleet: Fleet
     choice: PolicyChoice
     history: History
+    notes: tuple[str, ...] = ()
 
     @property
     def outcome(self) -> ScheduleOutcome:
@@ -63,7 +66,7 @@ class Schedule:
         return ActionsFile(
             format=ActionsFile.FORMAT,
             cluster=self.fleet.ranks,
-            policy=self.choice,
+            policy=with_fields(self.choice, weights=Path(self.choice.weights).name),
             jobs=self.jobs,
             outcome=self.outcome,
             decisions=tuple(decisions),
@@ -76,7 +79,10 @@ def schedule_jobs(jobs: Sequence[ClusterJob], fleet: Fleet, choice: PolicyChoice
     if (choice.rounds or choice.order in SHARES) and longest.best_seconds > MOST_ROUNDS * choice.round_seconds:
         message = f"job `{longest.id}` takes {longest.best_seconds:.4g} s, over {MOST_ROUNDS:,} rounds"
         raise InputError(message, where="--rounds", fix="longer rounds, or a policy without them")
-    history = run_jobs(jobs, fleet, policy(choice), choice.restart_s)
+    decide = policy(choice, fleet)
+    history = run_jobs(jobs, fleet, decide, choice.restart_s)
+    if isinstance(decide, LearnedPolicy):
+        return Schedule((*jobs,), fleet, with_fields(choice, weights_sha256=decide.sha256), history, (decide.note,))
     return Schedule((*jobs,), fleet, choice, history)
 
 

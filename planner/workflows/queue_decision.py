@@ -47,7 +47,7 @@ def decide_queue(question: ClusterQuestion, choice: PolicyChoice) -> QueueDecisi
     free = State(now - first, fleet, {}, {}, {n: frozenset(node.gpus) for n, node in enumerate(fleet.nodes)})
     state = queue_state(jobs, records, replace(free, restart_s=choice.restart_s))
     event = Event(state.now, tuple(("arrival", job) for job in state.waiting))
-    actions = tuple(action for action in policy(choice)(state, event) if action.do != "wait")
+    actions = tuple(action for action in policy(choice, fleet)(state, event) if action.do != "wait")
     require_possible(actions, state, "the decision")
     waits |= waiting_reasons(state, actions, choice)
     commands = [

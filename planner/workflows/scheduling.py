@@ -64,7 +64,9 @@ def schedule_trace(question: ClusterQuestion, choice: PolicyChoice, on_run: OnPr
     schedule = done.pop("")
     bounded = len(jobs) <= MOST_BOUNDED and not choice.counts_change and "pack" not in choice.places
     bound = bound_of(jobs, fleet) if bounded else None
-    return ScheduleAnswer(schedule, {name: each.outcome for name, each in done.items()}, bound, (*notes,))
+    return ScheduleAnswer(
+        schedule, {name: each.outcome for name, each in done.items()}, bound, (*notes, *schedule.notes)
+    )
 
 
 def trace_jobs(question: ClusterQuestion, fleet: Fleet) -> tuple[list[ClusterJob], list[str]]:

@@ -40,6 +40,30 @@ def test_the_answer_has_the_policy_beside_three_baselines_of_its_order(folder):
     assert shortest["mean_completion_s"] <= answer["mean_completion_s"]
 
 
+def test_a_policy_is_trained_decides_and_is_checked_again(folder):
+    """Fifty jobs of known counts; two lessons suffice to see that files, answers and the gate agree."""
+    lines = [f"{number},{30 * number},{1 + number % 2},{100 + 37 * number % 90}" for number in range(24)]
+    (folder / "many.csv").write_text("\n".join(["id,submit_s,gpus,duration_s", *lines]))
+    printed = typed("planner train-policy many.csv --gpus 3xa --rounds 0 -o policy.safetensors --json", folder)
+    assert printed.code == 0, printed.errors
+    learned = json.loads(printed.out)
+    assert learned["teacher"] == "marginal_gain" and 0 <= learned["agreement"] <= 1
+    assert learned["kept_after_round"] == 0 and learned["imitated_over_teacher"] == learned["learned_over_teacher"]
+    case = folder / "cases" / "one"
+    case.mkdir(parents=True)
+    (case / "policy.safetensors").write_bytes((folder / "policy.safetensors").read_bytes())
+    told = answered(f"many.csv --gpus 3xa --policy policy.safetensors -o {case}/actions.yaml", folder)
+    assert told["policy"]["order"] == "learned" and "decisions are its teacher's" in " ".join(told["notes"])
+    assert typed("planner check cases", folder).code == 0
+    (case / "policy.safetensors").unlink()
+    assert typed("planner check cases", folder).code != 0
+    refused = typed("planner schedule many.csv --gpus 3xa,2xb --policy policy.safetensors", folder)
+    assert refused.code == 2 and "trained for 1 kinds of GPUs" in refused.errors
+    assert typed("planner train-policy many.csv --gpus 3xa --teacher srft -o p", folder).errors.startswith(
+        "error: no teacher is called `srft`"
+    )
+
+
 def test_a_page_shows_every_job_and_loads_nothing(folder):
     assert typed("planner schedule jobs.csv --gpus 8xa,4xb --html page.html", folder).code == 0
     page = (folder / "page.html").read_text()

@@ -101,7 +101,7 @@ def test_backfilling_never_delays_who_is_first(seed):
     """At every decision the first job that does not start has a reservation, and starts then at the latest (EASY)."""
     fleet, due = fleet_of(a=8), {}
     jobs = random_jobs(seed, fleet, 20, late=30.0)
-    decide = policy(PolicyChoice())
+    decide = policy(PolicyChoice(), fleet)
 
     def watched(state, event):
         actions = [*decide(state, event)]
@@ -239,7 +239,7 @@ def served(each, shares) -> float:
 
 def test_users_get_equal_dominant_shares():
     jobs = [with_fields(job(f"{user}{n}", n, 1, a=10.0), user=user) for n, user in enumerate("aaaab")]
-    actions = policy(PolicyChoice(order="drf"))(state_of(jobs, fleet_of(a=2)), COMES)
+    actions = policy(PolicyChoice(order="drf"), fleet_of(a=2))(state_of(jobs, fleet_of(a=2)), COMES)
     assert sorted(action.job for action in actions) == ["a0", "b4"]
 
 
@@ -248,7 +248,7 @@ def test_the_next_gpus_go_to_whom_they_save_most():
     slow, quick = job("slow", 0, 1, a=100.0), job("quick", 0, 1, a=10.0)
     slow.seconds["a"] |= {2: 50.0, 3: 34.0}
     quick.seconds["a"] |= {2: 5.0}
-    actions = policy(PolicyChoice(order="marginal_gain"))(state_of([slow, quick], fleet_of(a=4)), COMES)
+    actions = policy(PolicyChoice(order="marginal_gain"), fleet_of(a=4))(state_of([slow, quick], fleet_of(a=4)), COMES)
     assert {action.job: len(action.gpus) for action in actions} == {"slow": 3, "quick": 1}
 
 
@@ -269,7 +269,7 @@ def test_the_next_gpus_go_to_whom_they_save_most():
 )
 def test_what_does_not_go_together_is_refused_by_name(choice, message):
     with pytest.raises(InputError, match=message):
-        policy(choice)
+        policy(choice, fleet_of(a=1))
 
 
 def test_a_cluster_of_nodes_gives_a_job_as_few_as_will_do():

@@ -1,11 +1,11 @@
-"""`planner schedule`: many jobs on one cluster, decided by a policy."""
+"""`planner schedule`: many jobs on one cluster, decided by a policy; `planner train-policy`: one that is learned."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from planner.cli.options import Json, cluster_names, optional_duration, order_names, place_names
+from planner.cli.options import Json, cluster_names, optional_duration, order_names, place_names, teacher_names
 
 
 def schedule(
@@ -42,6 +42,9 @@ def schedule(
     state: Annotated[
         Path | None, typer.Option(help="A living queue in place of TRACE: one decision, and commands that would do it.")
     ] = None,
+    policy: Annotated[
+        Path | None, typer.Option(help="A policy that planner train-policy has learned, in place of --order.")
+    ] = None,
     why: Annotated[str, typer.Option(help="What happened to this job, and why.")] = "",
     html: Annotated[Path | None, typer.Option(help="Write a page, nodes over time, to this file.")] = None,
     output: Annotated[
@@ -58,12 +61,14 @@ def schedule(
     from planner.cli import progress, render
     from planner.cli.views import schedule_tables as views
     from planner.report import schedule_page
+    from planner.specs.base import with_fields
     from planner.specs.cluster_jobs.actions_file import PolicyChoice
     from planner.workflows import queue_decision, scheduling
 
     question = scheduling.asked(trace, state, cluster, gpus, throughputs, seq)
     cost = optional_duration(restart, "--restart") or 0.0
-    choice = PolicyChoice(order=order, place=place, backfill=backfill, preempt=preempt, rounds=rounds, restart_s=cost)
+    usual = PolicyChoice(place=place, backfill=backfill, preempt=preempt, rounds=rounds, restart_s=cost)
+    choice = with_fields(usual, order="learned" if policy else order, weights=str(policy or ""))
     if state:
         scheduling.require_trace({"--why": why, "--html": html, "--output": output})
         decision = queue_decision.decide_queue(question, choice)
@@ -80,3 +85,48 @@ def schedule(
         render.emit(json, {"job": why, "story": told}, "\n".join(told))
         raise typer.Exit
     render.emit(json, views.schedule_answer(answer), *views.schedule_tables(answer, output, html))
+
+
+def train_policy(
+    traces: Annotated[
+        list[Path], typer.Argument(help="Traces of jobs to learn from, as `planner schedule` reads them.")
+    ],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Write the policy to this file (safetensors).")],
+    teacher: Annotated[
+        str, typer.Option(help="The policy that is imitated first.", autocompletion=teacher_names)
+    ] = "marginal_gain",
+    cluster: Annotated[
+        str, typer.Option(help="A cluster, or its file, whose GPUs the jobs share.", autocompletion=cluster_names)
+    ] = "",
+    gpus: Annotated[str, typer.Option(help="Counts of GPUs in place of --cluster, such as 8xv100,16xp100.")] = "",
+    throughputs: Annotated[
+        Path | None, typer.Option(help="A CSV of steps a second by model, kind and GPUs; kinds are then only names.")
+    ] = None,
+    seq: Annotated[
+        int, typer.Option(help="Tokens of a sequence, of models that planner prices by itself.", min=1)
+    ] = 4096,
+    restart: Annotated[str, typer.Option(help="What each restart costs a job, such as 120s.")] = "0",
+    rounds: Annotated[
+        int, typer.Option(help="Rounds of learning from its own decisions; 0: it only imitates.", min=0, max=10_000)
+    ] = 60,
+    seed: Annotated[int, typer.Option(help="Of all random numbers: the same seed, the same policy.", min=0)] = 0,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on from OUTPUT.training, which a training leaves.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Learn a policy for `planner schedule --policy` from traces of jobs: imitate a teacher, then improve on it.
+
+    All times are simulated. What is printed is measured on the last fifth of each trace, from which nothing is learned.
+    """
+    from planner.cli import progress, render
+    from planner.cli.views import schedule_tables as views
+    from planner.workflows.policy_training import LearningQuestion, learn_policy
+    from planner.workflows.scheduling import ClusterQuestion
+
+    cost = optional_duration(restart, "--restart") or 0.0
+    question = ClusterQuestion(traces[0], cluster, gpus, throughputs, seq)
+    asked = LearningQuestion(question, (*traces,), teacher, cost, rounds, seed)
+    with progress.progress_bar("training", "done") as on_progress:
+        training = learn_policy(asked, output, resume, on_progress)
+    render.emit(json, views.training_answer(training), *views.training_text(training, output))

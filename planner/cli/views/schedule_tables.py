@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -14,6 +14,9 @@ from planner.specs.cluster_jobs.actions_file import PolicyChoice, ScheduleOutcom
 from planner.units import percent, plural
 from planner.workflows.queue_decision import QueueDecision
 from planner.workflows.scheduling import ScheduleAnswer
+
+if TYPE_CHECKING:
+    from planner.learning import Training
 
 COLUMNS = (">makespan", ">mean completion", ">p50", ">p99", ">in use", ">moves")
 
@@ -102,3 +105,26 @@ def moment(seconds: float) -> str:
         if seconds > 1e8
         else f"{seconds:,.0f} s"
     )
+
+
+def training_answer(training: "Training") -> dict[str, Any]:
+    weights = training.weights
+    return {
+        "teacher": weights.teacher,
+        "kinds": weights.kinds,
+        "agreement": training.agreement,
+        "imitated_over_teacher": training.imitated,
+        "learned_over_teacher": training.learned,
+        "kept_after_round": training.round,
+    }
+
+
+def training_text(training: "Training", output: Path) -> Iterator[RenderableType]:
+    """How alike it is to its teacher, and what it is worth beside it."""
+    name = training.weights.teacher
+    yield Text.assemble(("policy", "bold"), f" learned from {name}: simulated, on jobs from which nothing was learned")
+    yield Text(f"takes what {name} takes in {percent(training.agreement)} of choices, as it had imitated it")
+    for what, over in (("imitation", training.imitated), ("what was kept", training.learned)):
+        yield Text(f"{what}: mean completion {over - 1:+.1%} of {name}'s")
+    kept = f"after round {training.round}" if training.round else "the imitation: no round was better"
+    yield Text(f"kept: {kept}; written to {output}", style="dim")

@@ -21,6 +21,8 @@ class PolicyChoice(Spec):
     preempt: bool = False  # whether running jobs may be stopped or moved for others
     rounds: str = ""  # seconds of a round, or `gavel`; empty: decided at each event
     restart_s: Amount = 0.0  # that a job makes no progress when it is started again, moved or resized
+    weights: str = ""  # of the order `learned`: the file of its policy, which lies beside this file when it is checked
+    weights_sha256: str = ""  # of that file
 
     @property
     def places(self) -> tuple[str, ...]:
@@ -30,7 +32,7 @@ class PolicyChoice(Spec):
     @property
     def counts_change(self) -> bool:
         """Whether jobs get other counts than they ask for."""
-        return self.order == "marginal_gain" or "cells" in self.places
+        return self.order in ("marginal_gain", "learned") or "cells" in self.places
 
     @property
     def round_seconds(self) -> float:
