@@ -35,7 +35,7 @@ def experts(keys: ExpertKeys) -> Block:
         count = (
             "num_local_experts" if keys.number == "num_experts" and keys.number not in config.values else keys.number
         )
-        if config.count_or_none(count) is None:
+        if config.count_or_none(count) is None and keys.number != "num_local_experts":  # such families all have some
             return {}
         placed: dict[str, int] = {}
         if keys.sparse:

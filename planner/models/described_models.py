@@ -127,11 +127,13 @@ def network_class(transformers: Any, config: HfConfig, built: Any) -> Any:
     found = getattr(transformers, name, None) if name.isidentifier() else None
     if isinstance(found, type) and hasattr(found, "_from_config") and issubclass(found, nn.Module):
         return found
-    for table in ("MODEL_FOR_CAUSAL_LM_MAPPING", "MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING", "MODEL_MAPPING"):
-        mapping = getattr(transformers, table, {})
+    for task in ("IMAGE_TEXT_TO_TEXT", "SPEECH_SEQ_2_SEQ", "SEQ_TO_SEQ_CAUSAL_LM", "CAUSAL_LM"):
+        mapping = getattr(transformers, f"MODEL_FOR_{task}_MAPPING", {})
         if type(built) in mapping:
             return mapping[type(built)]
-    raise config.key_error("model_type", "transformers has no network for it", "name its class under architectures")
+    raise config.key_error(
+        "model_type", "transformers has no network for it that generates text", "name its class under architectures"
+    )
 
 
 @dataclass(frozen=True, slots=True)

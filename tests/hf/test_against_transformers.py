@@ -129,7 +129,15 @@ def test_as_many_parameters(built, tmp_path, kind, brief):
 MORE = {"llama4_text", "bamba", "nemotron_h", "qwen3_next", "qwen3_5_text", "qwen3_5_moe_text"}
 
 
-@pytest.mark.parametrize("kind", [kind for kind in TEXTS if kind not in MORE])
+FEW = ("llama", "gpt_oss", "deepseek_v3", "olmo2")  # the others are slow
+
+
+def flop_cases():
+    for kind in TEXTS.keys() - MORE:
+        yield pytest.param(kind, marks=() if kind in FEW else (pytest.mark.slow,))
+
+
+@pytest.mark.parametrize("kind", sorted(flop_cases(), key=str))
 @pytest.mark.filterwarnings("ignore")
 def test_forward_flops_of_readers_and_of_what_is_built(built, transformers, tmp_path, kind):
     """Within 1 % of torch's counter once widths are those of small models: of norms and biases a spec counts products

@@ -77,7 +77,7 @@ REFUSED = [
     ({"model_type": "llama", "num_hidden_layers": 0}, "num_hidden_layers", "0 is not a whole number"),
     ({"model_type": "llama", "num_hidden_layers": 10**6}, "num_hidden_layers", "is more than 2,000"),
     ({"model_type": "llama", "hidden_size": 7, "num_attention_heads": 3}, "model_type", "does not build it"),
-    ({"model_type": "vit"}, "model_type", "it has no table of words"),
+    ({"model_type": "vit"}, "model_type", "no network for it that generates text"),
 ]
 
 
