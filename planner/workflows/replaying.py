@@ -58,16 +58,16 @@ def replay_traces(
         on_progress(done, len(files), path.name)
         graphs.append(build_graph(read_kineto_trace(path)))
     graphs, notes = require_one_job(graphs)
-    explained = replay_graphs(graphs, [*left_out, "unseen"]).steps
     replayed = replay_graphs(graphs, left_out)
+    explained = replay_graphs(graphs, [*left_out, "unseen"], matched=replayed.matched).steps
     for graph in graphs:
         prefix = f"rank {graph.trace.rank}: " if len(graphs) > 1 else ""
         notes += [prefix + note for note in graph.notes]
     chain = find_critical_path(replayed)
-    late = find_stragglers(graphs, replayed.collectives) if len(graphs) > 1 else []
+    late = find_stragglers(replayed) if len(graphs) > 1 else []
     predicted = predict_changes(replayed, changes, left_out) if changes.any else None
     return ReplayAnswer(
-        replayed, explained, chain, rank_operators(chain), late, predicted, [*left, *notes, *replayed.notes]
+        replayed, explained, chain, rank_operators(chain), late, predicted, [*left, *notes, *replayed.matched.notes]
     )
 
 

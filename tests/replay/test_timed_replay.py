@@ -5,7 +5,7 @@ import pytest
 
 from planner.errors import InputError
 from planner.replay import DEPENDENCY_KINDS, find_critical_path, rank_operators, replay_graphs
-from planner.replay.dependencies.inter_stream import MAX_DEVICE_GAP
+from planner.replay.dependencies.launches import MAX_DEVICE_GAP
 from planner.replay.whatif.graph_change import with_op_timings, with_segment_seconds
 from tests.replay.handmade_traces import BACKWARD, MAIN, Recorder, two_streams
 

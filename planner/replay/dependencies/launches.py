@@ -5,6 +5,8 @@ returned only after its own copy, as with pageable memory, the host waited for t
 """
 
 from bisect import bisect_right
+from collections import Counter
+from collections.abc import Sequence
 
 from planner.replay.dependencies.host_segments import HostSegment, HostThreads
 from planner.replay.recording.recorded_names import call_effect
@@ -14,6 +16,7 @@ from planner.units import US
 TIME_RESOLUTION = 1.001 * US  # resolution of times: older traces count whole microseconds
 MAX_CLOCK_SKEW = 50 * US  # between host and device clocks; an operation that starts earlier has another launch
 FULL_QUEUE_OPS = 500  # queued operations from which a queue may be full; CUDA queues hold about a thousand
+MAX_DEVICE_GAP = 20 * US  # of the device itself, from when all that is known lets work begin until it does
 MIN_BLOCKING_CALL = 20 * US  # a call of at least this duration may have waited
 MAX_RETURN_LATENCY = 100 * US  # at most, from the end of what a call waited for to its return
 
@@ -21,7 +24,9 @@ MAX_RETURN_LATENCY = 100 * US  # at most, from the end of what a call waited for
 class StreamQueues:
     """Per stream, its operations with the times at which they were queued, began and ended, each non-decreasing."""
 
-    def __init__(self, trace: RecordedTrace, queued_at: list[float]) -> None:
+    def __init__(self, trace: RecordedTrace, queued_at: list[float], calls: Sequence[int]) -> None:
+        self.trace = trace
+        self.lost: list[list[bool]] = [[] for _ in trace.streams]  # whether the trace has no launch of an operation
         self.ops: list[list[int]] = [[] for _ in trace.streams]
         self.queued: list[list[float]] = [[] for _ in trace.streams]
         self.starts: list[list[float]] = [[] for _ in trace.streams]
@@ -31,11 +36,54 @@ class StreamQueues:
                 last = values[op.stream][-1] if values[op.stream] else value
                 values[op.stream].append(max(last, value))
             self.ops[op.stream].append(i)
+            self.lost[op.stream].append(calls[i] < 0)
 
     def last_queued(self, stream: int, time: float) -> int:
         """The last operation queued on a stream at `time`; −1: none."""
         found = bisect_right(self.queued[stream], time)
         return self.ops[stream][found - 1] if found else -1
+
+    def lasts_queued(self, times: Sequence[float]) -> list[tuple[int, ...]]:
+        """At each of some times the last operation queued on each stream that has one.
+
+        Where operations next to such a time have lost their launch, it lies where operations of the same names meet at
+        the other times.
+        """
+        found: list[list[int]] = [[] for _ in times]
+        for stream, ops in enumerate(self.ops):
+            pairs = Counter[tuple[str, str]]()
+            choices = []
+            queued = self.likely_queued(stream)
+            for time in times:
+                last = bisect_right(queued, time)
+                until = last
+                while until < len(ops) and self.lost[stream][until] and queued[until] == queued[last - 1]:
+                    until += 1
+                choices.append((last, until))
+                if last == until and 0 < last < len(ops):
+                    pairs[self.names_around(stream, last)] += 1
+            for each, (last, until) in zip(found, choices, strict=True):
+                ambiguous = range(max(1, last), min(until, len(ops) - 1) + 1) if until > last else ()
+                best = max(ambiguous, key=lambda at: (pairs[self.names_around(stream, at)], -at), default=last)
+                if best:
+                    each.append(ops[best - 1])
+        return [tuple(each) for each in found]
+
+    def likely_queued(self, stream: int) -> list[float]:
+        """As `queued`, but an operation without a launch that found its stream idle was launched just then."""
+        queued, ops = [*self.queued[stream]], self.ops[stream]
+        for place in range(1, len(ops)):
+            begun = self.trace.ops[ops[place]].start
+            if self.lost[stream][place] and begun > self.ends[stream][place - 1] + MAX_DEVICE_GAP:
+                later = queued[place + 1] if place + 1 < len(ops) and not self.lost[stream][place + 1] else begun
+                queued[place] = min(begun, later)
+            queued[place] = max(queued[place], queued[place - 1])
+        return queued
+
+    def names_around(self, stream: int, at: int) -> tuple[str, str]:
+        """Names of the operations before and after a place in a stream."""
+        before, after = (self.trace.ops[self.ops[stream][place]] for place in (at - 1, at))
+        return before.name, after.name
 
     def last_ended(self, stream: int, time: float) -> int:
         """The last operation of a stream that had ended at `time`; −1: none."""

@@ -10,8 +10,8 @@ from statistics import median
 from typing import Literal, NamedTuple
 
 from planner.replay.dependencies.host_segments import HostSegment
-from planner.replay.dependencies.inter_stream import MAX_DEVICE_GAP, InterStreamWaits
-from planner.replay.dependencies.launches import TIME_RESOLUTION
+from planner.replay.dependencies.inter_stream import InterStreamWaits
+from planner.replay.dependencies.launches import MAX_DEVICE_GAP, TIME_RESOLUTION
 from planner.replay.recording.recorded_trace import RecordedTrace
 
 

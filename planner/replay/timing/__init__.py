@@ -2,7 +2,7 @@
 
 from planner.replay.timing.chrome_trace import write_chrome_trace
 from planner.replay.timing.job_ranks import require_one_job
-from planner.replay.timing.matched_collectives import Straggler, find_stragglers
+from planner.replay.timing.late_ranks import Straggler, find_stragglers
 from planner.replay.timing.timed_replay import median_step_error, worst_step_error
 
 __all__ = [

@@ -13,7 +13,7 @@ import msgspec
 
 from planner.files import atomic_write
 from planner.replay.recording.recorded_trace import enclosing_spans
-from planner.replay.timing.matched_collectives import capture_offsets, rank_of_graph
+from planner.replay.timing.matched_collectives import rank_of_graph
 from planner.replay.timing.timed_replay import Replay
 from planner.units import US
 
@@ -53,7 +53,7 @@ def record_batches(records: Iterable[Record]) -> Iterator[list[Record]]:
 def rank_records(replay: Replay, g: int) -> Iterator[Record]:
     """All records of one rank: process and thread names, host segments, device operations."""
     graph = replay.graphs[g]
-    begin = capture_offsets(replay.graphs)[0][g] if len(replay.graphs) > 1 else 0.0
+    begin = replay.matched.begins[g]
     threads = len(graph.trace.threads)
     for side, label in enumerate(("measured", "replayed")):
         rank = rank_of_graph(replay.graphs, g)

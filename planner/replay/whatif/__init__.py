@@ -77,7 +77,7 @@ def busiest_stream_seconds(graphs: Sequence[ExecutionGraph]) -> float:
     most = 0.0
     for graph in graphs:
         seconds: dict[int, float] = {}
-        begin, end = (graph.steps[0].begin.end, graph.steps[-1].end.end) if graph.steps else (0.0, 0.0)
+        begin, end = (graph.steps[0].begin.segment.end, graph.steps[-1].end.segment.end) if graph.steps else (0.0, 0.0)
         for op, work in zip(graph.trace.ops, graph.op_timings, strict=True):
             if work.launch and begin < work.launch.end <= end:
                 seconds[op.stream] = seconds.get(op.stream, 0.0) + work.seconds
