@@ -21,7 +21,7 @@ from planner.replay import (
     read_kineto_trace,
     replay_graphs,
 )
-from planner.replay.timing import Straggler, find_stragglers, require_one_job
+from planner.replay.timing import Straggler, Verdict, find_stragglers, require_one_job, step_verdict
 from planner.replay.whatif import WhatIfOptions, WhatIfPrediction, parse_changes, predict_changes
 
 NO_CHANGES = WhatIfOptions()
@@ -32,6 +32,7 @@ class ReplayAnswer:
     """A replay with its critical path, stragglers and the prediction of what-ifs."""
 
     replay: Replay
+    verdict: Verdict
     explained: list[ReplayedStep]  # the same steps replayed without unseen time
     critical_path: list[PathLink]
     operators: list[OperatorShare]
@@ -67,7 +68,10 @@ def replay_traces(
     late = find_stragglers(replayed) if len(graphs) > 1 else []
     predicted = predict_changes(replayed, changes, left_out) if changes.any else None
     return ReplayAnswer(
-        replayed, explained, chain, rank_operators(chain), late, predicted, [*left, *notes, *replayed.matched.notes]
+        replayed,
+        step_verdict(replayed, chain, explained),
+        explained,
+        chain, rank_operators(chain), late, predicted, [*left, *notes, *replayed.matched.notes]
     )
 
 

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.replay.dependencies.host_segments import HostSegment, HostThreads
-from planner.replay.dependencies.host_waits import add_handovers, cut_at_synchronisation
+from planner.replay.dependencies.host_waits import add_handovers, cut_at_synchronisation, long_gaps
 from planner.replay.dependencies.inter_stream import InterStreamWaits
-from planner.replay.dependencies.launches import StreamQueues, cut_at_launches, queue_times
+from planner.replay.dependencies.launches import StreamQueues, cut_at_launches, likely_launches, queue_times
 from planner.replay.dependencies.op_timing import OpTiming, time_ops
 from planner.replay.recording.recorded_trace import RecordedTrace, StepMark
 
@@ -56,19 +56,20 @@ def build_graph(trace: RecordedTrace) -> ExecutionGraph:
     """Build the execution graph of a trace: find all dependencies and the timing of every operation."""
     threads, counts = HostThreads(len(trace.threads)), Counter[str]()
     queued_at, calls = queue_times(trace)
-    queues = StreamQueues(trace, queued_at, calls)
-    launching = cut_at_launches(trace, threads, queues, queued_at, calls)
+    likely = likely_launches(trace, queued_at, calls)
+    queues = StreamQueues(trace, queued_at, [0 if i in likely else call for i, call in enumerate(calls)])
+    launching = cut_at_launches(trace, threads, queues, queued_at, calls, likely)
     unmatched = cut_at_synchronisation(trace, threads, queues, calls)
     counts["threads"] = add_handovers(trace, threads)
     marks = cut_at_steps(trace, threads, queues)  # last: step segments come after others that end together
     between = InterStreamWaits(trace, queues, queued_at, calls)
     between.find_by_calls()
     work = time_ops(trace, queued_at, launching, between)
-    all_segments = threads.finish([op.end for op in trace.ops])
+    all_segments = threads.finish([op.end for op in trace.ops], long_gaps(trace.host, len(trace.threads)))
     counts["launch"] = sum(segment is not None for segment in launching)
     counts["synchronise"] = sum(segment.synchronises for segment in all_segments)
     counts["inter-stream"] = sum(between.found_by_rule.values())
-    notes = graph_notes(trace, work, unmatched, between.found_by_rule)
+    notes = graph_notes(trace, work, calls, unmatched, between.found_by_rule)
     return ExecutionGraph(trace, all_segments, work, calls, steps_between_marks(trace, marks), dict(counts), notes)
 
 
@@ -109,10 +110,13 @@ def steps_between_marks(
     return steps
 
 
-def graph_notes(trace: RecordedTrace, work: list[OpTiming], unmatched: int, rules: Counter[str]) -> tuple[str, ...]:
+def graph_notes(
+    trace: RecordedTrace, work: list[OpTiming], calls: list[int], unmatched: int, rules: Counter[str]
+) -> tuple[str, ...]:
     """Notes on what the graph could not explain, and how its waits were found."""
     notes = [*trace.notes]
     lost = sum(each.launch is None for each in work)
+    likely = sum(each.launch is not None and call < 0 for each, call in zip(work, calls, strict=True))
     early = sum(
         each.launch is not None and op.start < each.launch.end - 1e-9 for op, each in zip(trace.ops, work, strict=True)
     )
@@ -126,6 +130,8 @@ def graph_notes(trace: RecordedTrace, work: list[OpTiming], unmatched: int, rule
             f"{lost} operations of the device have no launch in the trace before them: "
             "they follow their predecessor on the stream"
         )
+    if likely:
+        notes.append(f"{likely} more have none either, but found their stream idle: they were launched just before")
     if early:
         notes.append(f"{early} operations begin before their launch does: the clocks of host and device disagree")
     if unmatched:

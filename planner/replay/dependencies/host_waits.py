@@ -17,9 +17,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from planner.replay.dependencies.host_segments import HostThreads
+from planner.replay.dependencies.host_segments import MAX_OWN_GAP, HostThreads
 from planner.replay.dependencies.launches import MAX_RETURN_LATENCY, MIN_BLOCKING_CALL, TIME_RESOLUTION, StreamQueues
-from planner.replay.recording.recorded_names import RUNTIME_PREFIX, call_effect
+from planner.replay.recording.recorded_names import GARBAGE, LOADER, RUNTIME_PREFIX, call_effect, host_kind
 from planner.replay.recording.recorded_trace import HostSpans, RecordedTrace, RuntimeCall
 from planner.units import MS, US
 
@@ -152,6 +152,20 @@ def idle_gaps(host: HostSpans, thread: int) -> list[IdleGap]:
     first, last = float(times[0]), float(times[-1])
     before = [IdleGap(0.0, first, thread)] if first > MIN_GAP else []
     return [*before, *within, IdleGap(last, float("inf"), thread)]
+
+
+def long_gaps(host: HostSpans, threads: int) -> list[list[tuple[float, float]]]:
+    """By thread, the gaps in which it is in no operator, call, data loader or garbage collection, if they are long."""
+    special = np.array([host_kind(name) in (LOADER, GARBAGE) for name in host.names], dtype=np.bool_)
+    works = ~host.annotation | special[host.name] if len(host.names) else host.annotation
+    found = []
+    for thread in range(threads):
+        mine = works & (host.thread == thread)
+        start, end = host.start[mine], np.maximum.accumulate(host.end[mine])
+        begins, ends = np.concatenate([[0.0], end]), np.concatenate([start, [np.inf]])
+        long = ends - begins > MAX_OWN_GAP
+        found.append([*zip(begins[long].tolist(), ends[long].tolist(), strict=True)])
+    return found
 
 
 def waking_gap(gap: IdleGap, gaps: list[IdleGap], starts: list[float], linked: set[frozenset[int]]) -> IdleGap | None:

@@ -53,32 +53,20 @@ class StreamQueues:
         for stream, ops in enumerate(self.ops):
             pairs = Counter[tuple[str, str]]()
             choices = []
-            queued = self.likely_queued(stream)
             for time in times:
-                last = bisect_right(queued, time)
-                until = last
-                while until < len(ops) and self.lost[stream][until] and queued[until] == queued[last - 1]:
-                    until += 1
-                choices.append((last, until))
-                if last == until and 0 < last < len(ops):
-                    pairs[self.names_around(stream, last)] += 1
-            for each, (last, until) in zip(found, choices, strict=True):
-                ambiguous = range(max(1, last), min(until, len(ops) - 1) + 1) if until > last else ()
-                best = max(ambiguous, key=lambda at: (pairs[self.names_around(stream, at)], -at), default=last)
+                most = bisect_right(self.queued[stream], time)
+                least = most
+                while least > 1 and self.lost[stream][least - 1]:
+                    least -= 1
+                choices.append((least, most))
+                if least == most and 0 < most < len(ops):
+                    pairs[self.names_around(stream, most)] += 1
+            for each, (least, most) in zip(found, choices, strict=True):
+                usual = {at: pairs[self.names_around(stream, at)] for at in range(max(1, least), min(most + 1, len(ops)))}
+                best = max(usual, key=lambda at: (usual[at], -at), default=most) if least < most else most
                 if best:
                     each.append(ops[best - 1])
         return [tuple(each) for each in found]
-
-    def likely_queued(self, stream: int) -> list[float]:
-        """As `queued`, but an operation without a launch that found its stream idle was launched just then."""
-        queued, ops = [*self.queued[stream]], self.ops[stream]
-        for place in range(1, len(ops)):
-            begun = self.trace.ops[ops[place]].start
-            if self.lost[stream][place] and begun > self.ends[stream][place - 1] + MAX_DEVICE_GAP:
-                later = queued[place + 1] if place + 1 < len(ops) and not self.lost[stream][place + 1] else begun
-                queued[place] = min(begun, later)
-            queued[place] = max(queued[place], queued[place - 1])
-        return queued
 
     def names_around(self, stream: int, at: int) -> tuple[str, str]:
         """Names of the operations before and after a place in a stream."""
@@ -121,6 +109,40 @@ def queue_times(trace: RecordedTrace) -> tuple[list[float], list[int]]:
     return queued_at, calls
 
 
+def likely_launches(trace: RecordedTrace, queued_at: list[float], calls: Sequence[int]) -> dict[int, int]:
+    """The thread that launched an operation whose launch the trace lacks, and in `queued_at` when.
+
+    An operation that finds its stream idle was launched just before, unless it waited for another stream: it is taken
+    for launched as long before as others usually are, by the thread of the launches around it.
+    """
+    ends = sorted(op.end for op in trace.ops)
+    usual = sorted(op.start - queued_at[i] for i, op in enumerate(trace.ops) if calls[i] >= 0)
+    latency = min(usual[len(usual) // 4], MAX_DEVICE_GAP) if usual else 0.0
+    found: dict[int, int] = {}
+    following: dict[int, tuple[float, int]] = {}  # by stream: time and thread of the next launch
+    before: list[tuple[float, int, float]] = []
+    latest: dict[int, tuple[float, int, float]] = {}  # by stream: time and thread of the last launch, end of its work
+    for i, op in enumerate(trace.ops):
+        before.append(latest.get(op.stream, (0.0, -1, 0.0)))
+        time, thread, end = before[-1]
+        if calls[i] >= 0:
+            time, thread = queued_at[i], trace.calls[calls[i]].thread
+        latest[op.stream] = (time, thread, max(end, op.end))
+    for i in range(len(trace.ops) - 1, -1, -1):
+        op = trace.ops[i]
+        if calls[i] >= 0:
+            following[op.stream] = (queued_at[i], trace.calls[calls[i]].thread)
+            continue
+        (least, thread, idle), (most, next_thread) = before[i], following.get(op.stream, (0.0, -1))
+        at = bisect_right(ends, op.start + TIME_RESOLUTION) - 1
+        woken = at >= 0 and ends[at] >= op.start - MAX_DEVICE_GAP
+        if thread >= 0 and thread == next_thread and op.start > idle + MAX_DEVICE_GAP and not woken:
+            queued_at[i] = min(max(op.start - latency, least), most)
+            found[i] = thread
+            following[op.stream] = (queued_at[i], thread)
+    return found
+
+
 def enforce_stream_order(trace: RecordedTrace, queued_at: list[float], calls: list[int]) -> None:
     """Make queue times ascend on each stream; an operation launched after its successors loses its launch."""
     least = [float("inf")] * len(trace.streams)  # queue time of later operations
@@ -137,10 +159,19 @@ def enforce_stream_order(trace: RecordedTrace, queued_at: list[float], calls: li
 
 
 def cut_at_launches(
-    trace: RecordedTrace, threads: HostThreads, queues: StreamQueues, queued_at: list[float], calls: list[int]
+    trace: RecordedTrace,
+    threads: HostThreads,
+    queues: StreamQueues,
+    queued_at: list[float],
+    calls: list[int],
+    likely: dict[int, int],
 ) -> list[HostSegment | None]:
-    """Cut host threads where they launch; return the segment that queues each operation, None where unknown."""
+    """Cut host threads where they launch; return the segment that queues each operation, None where unknown.
+
+    `likely`: threads of operations whose launch the trace lacks but that were launched at `queued_at`.
+    """
     segments: dict[int, HostSegment] = {}
+    supposed = {i: threads.cut(thread, queued_at[i]) for i, thread in likely.items()}
     for i, call_number in enumerate(calls):
         if call_number >= 0 and call_number not in segments:
             call = trace.calls[call_number]
@@ -152,7 +183,7 @@ def cut_at_launches(
                 segment.awaited_ops += (awaited,)
             elif blocks_on_own_copy(trace.ops[i], call):
                 threads.cut(call.thread, call.end).awaited_ops += (i,)
-    return [segments.get(call_number) for call_number in calls]
+    return [supposed.get(i) or segments.get(call_number) for i, call_number in enumerate(calls)]
 
 
 def op_that_made_room(op: DeviceOp, call: RuntimeCall, queued_at: float, queues: StreamQueues) -> int:

@@ -46,7 +46,8 @@ def time_ops(
     for i, op in enumerate(trace.ops):
         before, after = ends[op.stream], last[op.stream]
         start = max(op.start, before)
-        begun.append(op_start(trace, between, i, after, (queued_at[i] if launching[i] else 0.0, before, start)))
+        queued = queued_at[i] if launching[i] else -1.0
+        begun.append(op_start(trace, between, i, after, (queued, before, start)))
         awaits = tuple(between.awaited_ops.get(i, ()))
         timings.append(OpTiming(max(0.0, op.end - start), 0.0, 0.0, 0.0, launching[i], awaits, after))
         ends[op.stream], last[op.stream] = max(before, op.end), i
@@ -75,7 +76,7 @@ def op_start(
     ready, gap = ready_and_gap(trace, between, op, max(queued, before), start)
     if gap > MAX_DEVICE_GAP and not (of_graph and follows) and between.find_by_time(op):
         ready, gap = ready_and_gap(trace, between, op, max(queued, before), start)
-    if call < 0:
+    if queued < 0:
         return OpStart(gap, float("inf"), "graph" if after >= 0 else "capture")
     if ready <= queued:
         return OpStart(gap, start - queued, "launch")

@@ -71,3 +71,14 @@ def call_effect(name: str) -> CallEffect:
     if plain in NAMED_EFFECTS:
         return NAMED_EFFECTS[plain]
     return "work" if WORK_PATTERN.search(plain) else "nothing"
+
+
+LOADER, GARBAGE = "data loader", "garbage collection"
+LOADER_NAMES = re.compile(r"data_?loader|data_?load|next_batch|get_batch|fetch_batch|prefetcher", re.IGNORECASE)
+GARBAGE_NAMES = re.compile(r"\bgc[.:_ ]|^gc$|garbage|<built-in function collect>", re.IGNORECASE)
+
+
+@lru_cache(maxsize=100_000)
+def host_kind(name: str) -> str:
+    """Data loader or garbage collection; else the name."""
+    return GARBAGE if GARBAGE_NAMES.search(name) else LOADER if LOADER_NAMES.search(name) else name

@@ -4,12 +4,15 @@ from planner.replay.timing.chrome_trace import write_chrome_trace
 from planner.replay.timing.job_ranks import require_one_job
 from planner.replay.timing.late_ranks import Straggler, find_stragglers
 from planner.replay.timing.timed_replay import median_step_error, worst_step_error
+from planner.replay.timing.verdict import Verdict, step_verdict
 
 __all__ = [
     "Straggler",
+    "Verdict",
     "find_stragglers",
     "median_step_error",
     "require_one_job",
+    "step_verdict",
     "worst_step_error",
     "write_chrome_trace",
 ]

@@ -22,6 +22,7 @@ class PathLink(NamedTuple):
     enclosing: EnclosingSpans
     start: float
     end: float
+    unseen: float = 0.0  # seconds of it that nothing explains
 
     @property
     def seconds(self) -> float:
@@ -114,10 +115,13 @@ def link_of_origin(
     graph, rank = replay.graphs[origin.graph], rank_of_graph(replay.graphs, origin.graph)
     if origin.op >= 0:
         op = graph.trace.ops[origin.op]
-        return PathLink(rank, graph.trace.streams[op.stream], kernel_class(op.name, op.kind), op.name, within, *times)
+        kind, unseen = kernel_class(op.name, op.kind), graph.op_timings[origin.op].unseen
+        lane = graph.trace.streams[op.stream]
+        return PathLink(rank, lane, kind, op.name, within, *times, min(unseen, times[1] - times[0]))
     if origin.segment >= 0:
-        thread = graph.trace.threads[graph.segments[origin.segment].thread]
-        return PathLink(rank, thread, "host", "", within, *times)
+        segment = graph.segments[origin.segment]
+        unseen = min(segment.unseen, times[1] - times[0])
+        return PathLink(rank, graph.trace.threads[segment.thread], "host", "", within, *times, unseen)
     return PathLink(rank, "launch", "launch latency", "", within, *times)
 
 
@@ -127,7 +131,7 @@ def merge_host_links(links: list[PathLink]) -> list[PathLink]:
     for each in links:
         last = found[-1] if found else None
         if last and not each.name and last[:5] == each[:5] and last.end == each.start:
-            found[-1] = last._replace(end=each.end)
+            found[-1] = last._replace(end=each.end, unseen=last.unseen + each.unseen)
         else:
             found.append(each)
     return found

@@ -5,24 +5,13 @@ collector's belongs to those, whatever else is inside; one within no span is bet
 is not its own time.
 """
 
-import re
 from collections.abc import Iterator
 
 import numpy as np
 
 from planner.replay.dependencies.execution_graph import ExecutionGraph
-from planner.replay.recording.recorded_names import RUNTIME_PREFIX
+from planner.replay.recording.recorded_names import GARBAGE, LOADER, RUNTIME_PREFIX, host_kind
 from planner.replay.recording.recorded_trace import BETWEEN_OPERATORS, PROFILER_STEP, HostSpans
-
-LOADER, GARBAGE = "data loader", "garbage collection"
-LOADER_NAMES = re.compile(r"data_?loader|data_?load|next_batch|get_batch|fetch_batch|prefetcher", re.IGNORECASE)
-GARBAGE_NAMES = re.compile(r"\bgc[.:_ ]|^gc$|garbage|<built-in function collect>", re.IGNORECASE)
-
-
-def host_kind(name: str) -> str:
-    """Data loader or garbage collection; else the name."""
-    return GARBAGE if GARBAGE_NAMES.search(name) else LOADER if LOADER_NAMES.search(name) else name
-
 
 class HostTime:
     """The own time of one rank's host, by name."""

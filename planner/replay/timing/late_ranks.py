@@ -22,9 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.replay.dependencies.execution_graph import ExecutionGraph, with_op_timings
-from planner.replay.recording.recorded_names import is_communication, kernel_class
+from planner.replay.recording.recorded_names import GARBAGE, LOADER, is_communication, kernel_class
 from planner.replay.recording.recorded_trace import BETWEEN_OPERATORS
-from planner.replay.timing.host_time import GARBAGE, LOADER, HostTime
+from planner.replay.timing.host_time import HostTime
 from planner.replay.timing.matched_collectives import MatchedCollective, rank_of_graph
 from planner.replay.timing.timed_replay import Replay, replay_graphs
 from planner.simulate import NO_ACTIVITY
@@ -85,8 +85,9 @@ def find_stragglers(replay: Replay) -> list[Straggler]:
         mine = [each for each in matched.collectives if g in each.wait_seconds]
         late = [lateness(each, g) for each in mine]
         delay, slow = rank_delay(alone, scatter, g)
+        slow = slow and sum(late) >= delay / 2  # or the others have not waited
         cause = None
-        if slow and mine:
+        if slow:
             host = host or [HostTime(each) for each in graphs]
             last = [each for each in mine if lateness(each, g) > 2 * matched.residual]
             cause = find_cause(replay, g, last, work, host, delay)
@@ -97,7 +98,7 @@ def find_stragglers(replay: Replay) -> list[Straggler]:
                 len(mine),
                 max(0.0, sum(late)),
                 delay,
-                slow and bool(mine),
+                slow,
                 cause,
                 slower_classes(work, g),
             )
@@ -151,7 +152,7 @@ def work_by_step(graph: ExecutionGraph) -> NDArray[np.float64]:
         launched = work.launch.end if work.launch else launched
         at = bisect_right(begins, launched + 1e-9) - 1
         if at >= 0 and work_kind(op.name, op.kind):
-            found[0, at] += work.seconds + work.lead + work.unseen
+            found[0, at] += work.seconds + work.lead + (work.unseen if work.launch else 0.0)
     for segment in graph.segments:
         at = bisect_right(begins, segment.end - 1e-9) - 1
         if at >= 0:
