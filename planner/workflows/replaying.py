@@ -71,7 +71,11 @@ def replay_traces(
         replayed,
         step_verdict(replayed, chain, explained),
         explained,
-        chain, rank_operators(chain), late, predicted, [*left, *notes, *replayed.matched.notes]
+        chain,
+        rank_operators(chain),
+        late,
+        predicted,
+        [*left, *notes, *replayed.matched.notes],
     )
 
 

@@ -101,7 +101,7 @@ def test_json_says_what_is_copied(tmp_path):
     found = json.loads(call(two_streams().write(tmp_path), "--json").stdout)
     assert (found["copied"]["operations_with_launch"], found["copied"]["operations"]) == (3, 3)
     assert found["copied"]["host_seconds"] > 0
-    assert found["copied"]["unseen_seconds"] == 0
+    assert found["copied"]["unseen_seconds"] == pytest.approx(95e-6)  # after the last call the host does nothing
     assert found["ranks"][0]["rank"] == found["steps"][0]["rank"] == 0
 
 
@@ -126,22 +126,15 @@ def test_a_folder_stands_for_its_traces_and_the_slow_rank_is_named_first(tmp_pat
     assert by_folder.pop("notes") == [left_out, *by_name.pop("notes")]
     assert by_folder["stragglers"] == by_name["stragglers"]
     shown = " ".join(call(folder).stdout.split())
-    assert shown.startswith("rank 1 is slow: the others waited 200 µs (33.3 % of the measured time) for it")
-    assert "beyond the median rank: gemm +100 µs" in shown
-
-
-def test_a_rank_whose_kernels_do_not_explain_its_delay_began_late(tmp_path):
-    """Rank 1's gemm takes 7 µs more, and it arrives 200 µs after the other."""
-    for number, begins, lasts in ((0, 121, 250), (1, 321, 50)):
-        rank(number, 100 + 14 * number, begins, lasts).write(tmp_path, f"rank{number}.json.gz")
-    shown = " ".join(call(tmp_path).stdout.split())
-    assert "collectives; its kernels are as quick as the median rank's but for gemm +7 µs: it began late" in shown
+    assert "rank 1 is slow: it makes the steps 33.3 % longer; the others waited 200 µs for it, at 1 of 1" in shown
+    assert "collectives. gemm kernels (+200 µs)" in shown
+    assert by_name["stragglers"][0]["cause"]["what"] == "kernels"
 
 
 def test_ranks_that_arrive_together_are_not_called_slow(tmp_path):
     for number in (0, 1):
         rank(number, 100 + number, 121 + number, 50 - number).write(tmp_path, f"rank{number}.json.gz")
-    assert call(tmp_path).stdout.startswith("no rank is slow")
+    assert "no rank is slow" in call(tmp_path).stdout
 
 
 def test_a_folder_without_traces_and_an_output_among_traces_are_refused(tmp_path):

@@ -90,7 +90,9 @@ class Rank:
 
     def lasts(self, base, resource, kind=""):
         jitter = 1 + self.job.jitter * self.draw.uniform(-1, 1)
-        slow = self.mine.what in (kind, resource) or (self.mine.what == "clock" and resource == "gpu" and kind != "copy")
+        slow = self.mine.what in (kind, resource) or (
+            self.mine.what == "clock" and resource == "gpu" and kind != "copy"
+        )
         return base * jitter * self.job.factor(resource) * (self.mine.factor if slow else 1.0)
 
     def span(self, category, name, start, end, thread, **args):
@@ -134,9 +136,16 @@ class Rank:
         self.event("cudaEventRecord")
         self.event("cudaStreamWaitEvent")
         produced = self.free[COMPUTE]
-        start = self.launch("cudaLaunchKernelExC", "ncclDevKernel_AllReduce_Sum_f32_RING_LL", COLLECTIVES, "", produced + 2)
+        start = self.launch(
+            "cudaLaunchKernelExC", "ncclDevKernel_AllReduce_Sum_f32_RING_LL", COLLECTIVES, "", produced + 2
+        )
         leave = yield start
-        args = {"Collective name": "allreduce", "In msg nelems": 1 << 20, "dtype": "Float", "Group size": self.job.ranks}
+        args = {
+            "Collective name": "allreduce",
+            "In msg nelems": 1 << 20,
+            "dtype": "Float",
+            "Group size": self.job.ranks,
+        }
         name = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
         self.device("kernel", name, COLLECTIVES, start, leave, **args, **{"Process Group Name": "0"})
         self.span("cpu_op", "c10d::allreduce_", begin, self.host, 1)
@@ -177,7 +186,9 @@ class Rank:
         if job.synchronises:
             takes = max(self.host, self.free[COMPUTE]) + BACK - self.host
             self.correlation += 1
-            self.span("cuda_runtime", "cudaStreamSynchronize", self.host, self.host + takes, 1, correlation=self.correlation)
+            self.span(
+                "cuda_runtime", "cudaStreamSynchronize", self.host, self.host + takes, 1, correlation=self.correlation
+            )
             self.host += takes
 
     def recorder(self):
@@ -212,9 +223,7 @@ class Truth(NamedTuple):
 def truth(job):
     """Run the job as it is, without its cause, and with each resource 2 % slower."""
     ran = run(job)
-    longer = sorted(
-        ((run(job._replace(slower=(each, 1.02))).end - ran.end) / ran.end / 0.02, each) for each in BOUNDS
-    )
+    longer = sorted(((run(job._replace(slower=(each, 1.02))).end - ran.end) / ran.end / 0.02, each) for each in BOUNDS)
     delay = 1 - run(job._replace(cause=None)).end / ran.end if job.cause else 0.0
     straggler = job.cause.rank if job.cause and job.ranks > 1 and delay >= 0.015 else None
     return ran, Truth(ran.step, longer[-1][1], longer[-1][0] - longer[-2][0], straggler, delay)
@@ -252,7 +261,13 @@ def one_job(draw, seed):
     if ranks == 1 or draw.random() < 0.3:
         return job
     what = draw.choice(CAUSES)
-    by_factor = {"gemm": (1.08, 1.5), "elementwise": (1.5, 3), "clock": (1.06, 1.4), "host": (1.2, 2.5), "copy": (5, 30)}
+    by_factor = {
+        "gemm": (1.08, 1.5),
+        "elementwise": (1.5, 3),
+        "clock": (1.06, 1.4),
+        "host": (1.2, 2.5),
+        "copy": (5, 30),
+    }
     work = run(job._replace(steps=2)).end / 2
     factor = draw.uniform(*by_factor[what]) if what in by_factor else 1.0
     return job._replace(cause=Cause(what, draw.randrange(ranks), work * draw.uniform(0.05, 0.5), factor))

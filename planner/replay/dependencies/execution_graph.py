@@ -14,6 +14,7 @@ from planner.replay.dependencies.inter_stream import InterStreamWaits
 from planner.replay.dependencies.launches import StreamQueues, cut_at_launches, likely_launches, queue_times
 from planner.replay.dependencies.op_timing import OpTiming, time_ops
 from planner.replay.recording.recorded_trace import RecordedTrace, StepMark
+from planner.units import duration
 
 TimeArray = NDArray[np.float64]
 
@@ -89,7 +90,11 @@ def cut_at_steps(
     begun = queues.lasts_queued([mark.start for mark in trace.steps])
     ended = queues.lasts_queued([mark.end for mark in trace.steps])
     return [
-        (mark, StepBoundary(threads.cut(mark.thread, mark.start), a), StepBoundary(threads.cut(mark.thread, mark.end), b))
+        (
+            mark,
+            StepBoundary(threads.cut(mark.thread, mark.start), a),
+            StepBoundary(threads.cut(mark.thread, mark.end), b),
+        )
         for mark, a, b in zip(trace.steps, begun, ended, strict=True)
     ]
 
@@ -113,37 +118,31 @@ def steps_between_marks(
 def graph_notes(
     trace: RecordedTrace, work: list[OpTiming], calls: list[int], unmatched: int, rules: Counter[str]
 ) -> tuple[str, ...]:
-    """Notes on what the graph could not explain, and how its waits were found."""
-    notes = [*trace.notes]
+    """Notes on what the trace lacks, what the graph could not explain, and how its waits were found."""
     lost = sum(each.launch is None for each in work)
     likely = sum(each.launch is not None and call < 0 for each, call in zip(work, calls, strict=True))
     early = sum(
         each.launch is not None and op.start < each.launch.end - 1e-9 for op, each in zip(trace.ops, work, strict=True)
     )
-    unseen = sum(each.unseen for each in work)  # seconds
-    if not trace.steps:
-        notes.append("no ProfilerStep in the trace: the whole capture is taken for one step")
-    if not work:
-        notes.append("no work of a device in the trace: the host's threads only")
-    if lost:
-        notes.append(
-            f"{lost} operations of the device have no launch in the trace before them: "
-            "they follow their predecessor on the stream"
-        )
-    if likely:
-        notes.append(f"{likely} more have none either, but found their stream idle: they were launched just before")
-    if early:
-        notes.append(f"{early} operations begin before their launch does: the clocks of host and device disagree")
-    if unmatched:
-        notes.append(
-            f"{unmatched} calls that synchronise wait for nothing that the trace shows: "
-            "their time beyond that of other such calls is unseen"
-        )
-    if rules:
-        by_rule = ", ".join(f"{count} {rule}" for rule, count in sorted(rules.items()))
-        notes.append(f"waits between streams were found {by_rule}")
-    if unseen:
-        notes.append(
-            f"{unseen:.6f} s of streams lie before operations and are not explained by anything found in the trace"
-        )
-    return tuple(notes)
+    unseen, hidden = sum(each.unseen for each in work), sum(each.hidden for each in work)  # seconds
+    no_device = all(op.kind == "collective" for op in trace.ops)
+    by_rule = ", ".join(f"{count} {rule}" for rule, count in sorted(rules.items()))
+    notes = {
+        "no ProfilerStep in the trace: the whole capture is taken for one step": not trace.steps,
+        "no work of a device in the trace: the host's threads only": no_device,
+        "no calls of a device's runtime in the trace: what let work begin is not known": not (no_device or trace.calls),
+        "no thread of a host in the trace: kernels alone say where the device's time went": not len(trace.host.start),
+        f"{lost} operations of the device have no launch in the trace before them: they follow their predecessor on "
+        "the stream": lost,
+        f"{likely} operations have no launch in the trace, but found their stream idle: they were launched just "
+        "before": likely,
+        f"{early} operations begin before their launch does: the clocks of host and device disagree": early,
+        f"{unmatched} calls that synchronise wait for nothing that the trace shows: their time beyond that of other "
+        "such calls is unseen": unmatched,
+        f"waits between streams were found {by_rule}": by_rule,
+        f"{duration(hidden)} of gaps within launched graphs come back at each launch: they are taken for work of the "
+        "graph that the trace does not show": hidden,
+        f"{duration(unseen)} of streams lie before operations and are not explained by anything found in the "
+        "trace": unseen,
+    }
+    return (*trace.notes, *(note for note, said in notes.items() if said))

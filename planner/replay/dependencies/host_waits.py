@@ -8,7 +8,8 @@ whose work ended last before the return. Calls that fit neither are counted, and
 The backward thread starts when the main thread has called it and waits; the main thread resumes when that is done.
 Traces do not record this, but gaps show it: thread U resumes at s; of all threads that fell idle at most a tolerance
 before s and stayed idle, T fell idle last; and U was idle then. The time in between is the wake-up latency. Threads
-that never run an operator (watchdogs that query events) are ignored.
+that never run an operator (watchdogs that query events) are ignored. A gap that ends with a collective that the host's
+threads do, as gloo's, is a wait for that.
 """
 
 from bisect import bisect_right
@@ -117,8 +118,14 @@ def add_handovers(trace: RecordedTrace, threads: HostThreads) -> int:
     linked = {frozenset((link.thread, link.to_thread)) for link in trace.arrows}
     gaps = sorted(gap for thread in operator_threads(trace.host) for gap in idle_gaps(trace.host, thread))
     starts = [gap.start for gap in gaps]
+    collectives = sorted((op.end, i) for i, op in enumerate(trace.ops) if op.kind == "collective")
     for gap in gaps:
         if np.isinf(gap.end):
+            continue
+        over = bisect_right(collectives, (gap.end + TIME_RESOLUTION, 0)) - 1
+        if over >= 0 and collectives[over][0] > max(gap.start, gap.end - MAX_WAKE_LATENCY):
+            threads.cut(gap.thread, gap.start)
+            threads.cut(gap.thread, gap.end).awaited_ops += (collectives[over][1],)
             continue
         waker = waking_gap(gap, gaps, starts, linked)
         if waker:

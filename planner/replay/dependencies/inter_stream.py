@@ -14,7 +14,7 @@ Work that ended after the waiting work had begun is never taken as awaited.
 from bisect import bisect_left, bisect_right
 from collections import Counter
 
-from planner.replay.dependencies.launches import MAX_DEVICE_GAP, TIME_RESOLUTION, StreamQueues
+from planner.replay.dependencies.launches import TIME_RESOLUTION, StreamQueues
 from planner.replay.recording.recorded_names import call_effect
 from planner.replay.recording.recorded_trace import RecordedTrace, RuntimeCall
 from planner.units import US

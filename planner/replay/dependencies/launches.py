@@ -62,7 +62,9 @@ class StreamQueues:
                 if least == most and 0 < most < len(ops):
                     pairs[self.names_around(stream, most)] += 1
             for each, (least, most) in zip(found, choices, strict=True):
-                usual = {at: pairs[self.names_around(stream, at)] for at in range(max(1, least), min(most + 1, len(ops)))}
+                usual = {
+                    at: pairs[self.names_around(stream, at)] for at in range(max(1, least), min(most + 1, len(ops)))
+                }
                 best = max(usual, key=lambda at: (usual[at], -at), default=most) if least < most else most
                 if best:
                     each.append(ops[best - 1])
@@ -88,6 +90,9 @@ def queue_times(trace: RecordedTrace) -> tuple[list[float], list[int]]:
     first: dict[int, int] = {}
     for i, call in enumerate(trace.calls):
         if call.correlation >= 0 and call_effect(call.name) == "work":
+            first.setdefault(call.correlation, i)
+    for i, call in enumerate(trace.calls):  # of runtimes whose calls are not known by name
+        if call.correlation >= 0 and call_effect(call.name) == "nothing":
             first.setdefault(call.correlation, i)
     calls = [first.get(op.correlation, -1) for op in trace.ops]
     calls = [

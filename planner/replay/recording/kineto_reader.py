@@ -7,6 +7,7 @@ in a note rather than refused.
 """
 
 import os
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -28,7 +29,14 @@ from planner.replay.recording.kineto_events import (
     parse_int,
     parse_number,
 )
-from planner.replay.recording.recorded_names import call_effect
+from planner.replay.recording.recorded_names import (
+    COLLECTIVE_CALL,
+    GARBAGE,
+    HOST_COLLECTIVE,
+    RUNTIME_PREFIX,
+    call_effect,
+    host_kind,
+)
 from planner.replay.recording.recorded_trace import (
     PROFILER_STEP,
     DeviceOp,
@@ -46,11 +54,12 @@ DEVICE_CATEGORIES = {
     "gpu_memset": "memset",
     "memset": "memset",
 }
-CALL_CATEGORIES = {"cuda_runtime", "cuda_driver", "runtime", "driver", "hip_runtime", "privateuse1_runtime"}
+CALL_CATEGORY = re.compile(r"(.*_)?(runtime|driver)")  # cuda_, hip_, xpu_, mtia_, privateuse1_, …
 OPERATOR_CATEGORIES = {"cpu_op", "operator"}
 ANNOTATION_CATEGORIES = {"user_annotation", "python_function"}
 MODULE = "nn.Module: "
 NO_ARGS = EventArgs()
+HOST_CORRELATIONS = 1 << 61  # the first id of collectives of host threads, which the file does not number
 MAX_SPANS = 4_000_000  # of operators, calls and device operations together
 SpanMask = NDArray[np.bool_]
 ResolvedSpan = tuple[str, int, float, float, int, int]
@@ -66,7 +75,7 @@ def read_kineto_trace(path: str | Path) -> RecordedTrace:
         reading.add(events)
     if decoding.file.events is None:
         raise InputError("the file has no `traceEvents`", where=str(path), fix=EXPORT_FIX)
-    return reading.assemble(TraceMetadata(str(path), decoding.file))
+    return reading.assemble(TraceMetadata(str(path), decoding))
 
 
 class TraceAssembler:
@@ -78,7 +87,9 @@ class TraceAssembler:
         self.threads: dict[tuple[str, str], int] = {}
         self.streams: dict[tuple[int, int | str], int] = {}
         self.groups: dict[str, int] = {"": 0}
-        self.kinds = sorted({*DEVICE_CATEGORIES.values()})
+        self.kinds = sorted({*DEVICE_CATEGORIES.values(), "collective"})
+        self.opened: dict[tuple[str, str], list[TraceEvent]] = {}  # by thread, events that have begun and not ended
+        self.collective_calls = SpanArrays()
         self.host, self.calls, self.steps = SpanArrays(), SpanArrays(), SpanArrays()
         self.ops = {kind: SpanArrays() for kind in self.kinds}
         self.sync_targets: dict[int, SyncTarget] = {}
@@ -89,15 +100,33 @@ class TraceAssembler:
         for event in events:
             if event.ph == "X":
                 self.add_span(event)
+            elif event.ph in ("B", "E"):
+                self.add_half(event)
             elif event.ph in ("s", "f") and not self.flows.add(event):
                 self.anomalies["without a time"] += 1
         if len(self.host) + sum(map(len, self.ops.values())) > MAX_SPANS:
             what = f"the trace has more than {MAX_SPANS:,} operators, calls and device operations"
             raise InputError(what, where=self.source, fix="record fewer steps")
 
+    def add_half(self, event: TraceEvent) -> None:
+        """Add one end of a span that is written as two events (`ph: B`, `ph: E`)."""
+        begun = self.opened.setdefault((normalised_id(event.pid), normalised_id(event.tid)), [])
+        if event.ph == "B":
+            begun.append(event)
+            return
+        start = parse_number(begun[-1].ts) if begun else None
+        end = parse_number(event.ts)
+        if start is None or end is None:
+            self.anomalies["that end and never began"] += 1
+            return
+        whole = begun.pop()
+        whole.dur = end - start
+        self.add_span(whole)
+
     def add_span(self, event: TraceEvent) -> None:
         """Add a complete event (`ph: X`)."""
-        category = (event.cat or "").lower()
+        category = (event.cat or guessed_category(event)).lower()
+        self.anomalies["without a category, of which the name and the stream tell what they are,"] += not event.cat
         start, duration = parse_number(event.ts), parse_number(event.dur)
         if start is None:
             self.anomalies["without a time"] += 1
@@ -108,7 +137,7 @@ class TraceAssembler:
         times = (start, duration)
         if category in DEVICE_CATEGORIES:
             self.add_op(event, DEVICE_CATEGORIES[category], times)
-        elif category in CALL_CATEGORIES:
+        elif CALL_CATEGORY.fullmatch(category):
             self.add_call(event, times)
         elif category == "cuda_sync":
             args = event.args or NO_ARGS
@@ -117,6 +146,9 @@ class TraceAssembler:
                 self.stream_if_named(args.device, args.on_stream),
                 parse_int(args.record),
             )
+        elif (event.name or "").startswith(HOST_COLLECTIVE):
+            event.args = EventArgs(device=-1, stream=normalised_id(event.tid))
+            self.add_op(event, "collective", times)
         elif category in OPERATOR_CATEGORIES or category in ANNOTATION_CATEGORIES:
             self.add_host_span(event, category, times)
 
@@ -131,16 +163,18 @@ class TraceAssembler:
     def add_call(self, event: TraceEvent, times: tuple[float, float]) -> None:
         name, thread = event.name or "", self.thread_number(event)
         self.host.add(thread, times, name)
-        if call_effect(name) != "nothing":
+        if call_effect(name) != "nothing" or not RUNTIME_PREFIX.match(name):
             self.calls.add(thread, times, name, self.correlation(event.args or NO_ARGS))
 
     def add_host_span(self, event: TraceEvent, category: str, times: tuple[float, float]) -> None:
         name = event.name or ""
-        if category == "python_function" and not name.startswith(MODULE):
+        if category == "python_function" and not name.startswith(MODULE) and host_kind(name) != GARBAGE:
             return
         thread = self.thread_number(event)
         if PROFILER_STEP.match(name) and category == "user_annotation":
             self.steps.add(thread, times, name)
+        if category in OPERATOR_CATEGORIES and COLLECTIVE_CALL.match(name):
+            self.collective_calls.add(thread, times, name)
         self.host.add(thread, times, name, extra=category in ANNOTATION_CATEGORIES)
 
     def thread_number(self, event: TraceEvent) -> int:
@@ -162,13 +196,16 @@ class TraceAssembler:
 
     def assemble(self, about: TraceMetadata) -> RecordedTrace:
         """The trace of all events that were added. Raises InputError."""
+        self.number_host_collectives()
+        left_open = sum(map(len, self.opened.values()))
+        self.anomalies["that begin and never end"] += left_open
         all_spans = [self.host, *self.ops.values()]
         center = median_start(all_spans)
         plausible = {id(spans): spans.plausible(center) for spans in (*all_spans, self.calls, self.steps)}
         implausible = sum(int((~plausible[id(spans)]).sum()) for spans in all_spans)
         self.anomalies["dropped, more than a day from the others,"] += implausible
-        if not plausible[id(self.host)].any():
-            message = "the trace has no spans of a host (`ph: X` with a `cat` such as cpu_op)"
+        if not any(each.any() for each in plausible.values()):
+            message = "the trace has no spans of a host or a device (`ph: X` with a `cat` such as cpu_op or kernel)"
             raise InputError(message, where=self.source, fix=EXPORT_FIX)
         base = min(
             float(spans.starts()[plausible[id(spans)]].min()) for spans in all_spans if plausible[id(spans)].any()
@@ -181,9 +218,10 @@ class TraceAssembler:
             rank=about.rank(),
             world_size=about.world_size(),
             device=about.device(),
+            host_name=about.host(),
             versions=about.versions(),
             base=base * US,
-            threads=tuple(f"thread {tid}" for _, tid in self.threads),
+            threads=tuple(f"thread {tid}" for _, tid in self.threads) or ("no thread recorded",),
             streams=tuple(f"stream {stream}" for _, stream in self.streams),
             host=self.host.host_spans(base, plausible[id(self.host)]),
             calls=tuple(sorted(calls, key=lambda call: (call.thread, call.start, call.end))),
@@ -193,6 +231,19 @@ class TraceAssembler:
             steps=tuple(sorted(steps, key=lambda mark: (mark.start, mark.end))),
             notes=(*about.notes(), *notes),
         )
+
+    def number_host_collectives(self) -> None:
+        """Give collectives of host threads, and the operators that have them done, ids by their order."""
+        found, calls = self.ops["collective"], self.collective_calls
+        if len(found) != len(calls):
+            return
+        for spans in (found, calls):
+            for number, i in enumerate(np.argsort(spans.starts(), kind="stable").tolist()):
+                spans.correlation[i] = HOST_CORRELATIONS + number
+        names = [*calls.names]
+        for i, start in enumerate(calls.start):
+            times = (start, calls.duration[i])
+            self.calls.add(calls.track[i], times, names[calls.name[i]], calls.correlation[i])
 
     def join_launches(self, base: float, plausible: dict[int, SpanMask]) -> tuple[list[RuntimeCall], list[DeviceOp]]:
         """Calls and device operations; without correlation ids they are joined by launch arrows."""
@@ -211,6 +262,17 @@ class TraceAssembler:
             ):
                 ops.append(DeviceOp(name, kind, stream, begin, end, correlation, groups[group]))
         return calls, ops
+
+
+def guessed_category(event: TraceEvent) -> str:
+    """What an event without a category is, by its name and its stream."""
+    name, args = event.name or "", event.args or NO_ARGS
+    if args.stream is not None:
+        lower = name.lower()
+        return next((kind for kind in ("memcpy", "memset") if lower.startswith(kind)), "kernel")
+    if RUNTIME_PREFIX.match(name):
+        return "runtime"
+    return "user_annotation" if PROFILER_STEP.match(name) else "operator"
 
 
 def resolved_spans(

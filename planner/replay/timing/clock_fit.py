@@ -117,7 +117,9 @@ def refined(fit: ClockFit, collectives: Sequence[Exits], noise: float) -> ClockF
     added = np.linalg.solve(matrix.T @ matrix + np.diag(weights), matrix.T @ wanted)
     clocks = [
         clock._replace(
-            offset=clock.offset + float(added[r]), drift=clock.drift + float(added[count + r]), collectives=int(counts[r])
+            offset=clock.offset + float(added[r]),
+            drift=clock.drift + float(added[count + r]),
+            collectives=int(counts[r]),
         )
         for r, clock in enumerate(fit.clocks)
     ]

@@ -13,6 +13,7 @@ from planner.replay.dependencies.execution_graph import ExecutionGraph
 from planner.replay.recording.recorded_names import GARBAGE, LOADER, RUNTIME_PREFIX, host_kind
 from planner.replay.recording.recorded_trace import BETWEEN_OPERATORS, PROFILER_STEP, HostSpans
 
+
 class HostTime:
     """The own time of one rank's host, by name."""
 
@@ -21,11 +22,13 @@ class HostTime:
         self.pieces = [self.thread_pieces(graph.trace.host, thread) for thread in range(len(graph.trace.threads))]
         self.seconds: dict[tuple[str, str], float] = {}
         for segment in graph.segments:
-            for name, seconds in self.within(segment.thread, segment.end - segment.seconds - segment.unseen, segment.end):
+            for name, seconds in self.within(
+                segment.thread, segment.end - segment.seconds - segment.unseen, segment.end
+            ):
                 self.seconds["host", name] = self.seconds.get(("host", name), 0.0) + seconds
 
     def thread_pieces(self, host: HostSpans, thread: int) -> tuple[np.ndarray, np.ndarray]:
-        """Times at which the innermost span of a thread changes, (n,), and the number of its name from then on, (n,)."""
+        """Times at which the innermost span of a thread changes, (n,), and the number of its name from then, (n,)."""
         numbers = {BETWEEN_OPERATORS: 0, **{name: i for i, name in enumerate(self.names)}}
         labels = []
         for name in host.names:

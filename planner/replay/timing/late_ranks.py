@@ -1,9 +1,9 @@
 """Ranks that make a job slower, and what makes them late.
 
-Each rank is replayed by itself, with its collectives at their own seconds, as if it never waited for another: so long a
-step takes where all ranks are like this one. An even job's ranks need the same; a slow rank needs longer, and by as much
-the job is slower (its delay). It is slow where that is a share of the step, and more than the scatter of steps and ranks
-makes of chance. What the others wait in collectives says less: who comes late by chance is waited for, too.
+Each rank is replayed by itself, with its collectives at their own seconds, as if it never waited for another: so long
+a step takes where all ranks are like this one. An even job's ranks need the same; a slow rank needs longer, and by as
+much the job is slower (its delay). It is slow where that is a share of the step, more than the scatter of work makes of
+chance, and the others have waited for it. What they wait alone says less: who comes late by chance is waited for, too.
 
 Its cause is what took it longer than the others (their median; one suffices) on the way to the collectives at which it
 came last: its chain of activities, back from each arrival to the collective before. What took it longer elsewhere did
@@ -13,7 +13,6 @@ nothing in the trace says why.
 """
 
 from bisect import bisect_right
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from statistics import median
 from typing import NamedTuple
@@ -28,9 +27,12 @@ from planner.replay.timing.host_time import HostTime
 from planner.replay.timing.matched_collectives import MatchedCollective, rank_of_graph
 from planner.replay.timing.timed_replay import Replay, replay_graphs
 from planner.simulate import NO_ACTIVITY
+from planner.units import US
 
 SLOW_SHARE = 0.01  # of the steps, from which a rank's delay is called slow
 CHANCE = 3.0  # times the scatter of work, of steps or of the other ranks, that chance may make of a delay
+CLEARLY = 5 * US  # later than the others, from which a rank is the last at a collective
+WAITED = 0.75  # share of a slow rank's delay that the others must have waited for it
 EXPLAINS = 0.25  # share of a rank's delay from which something is its cause
 ONE_KIND = {"host": 0.6, "kernels": 0.95}  # share of an excess from which one kind alone is named
 ALL_ALIKE = {"host": 0.5, "kernels": 0.9}  # share of the time that kinds have which are slower alike
@@ -80,21 +82,22 @@ def find_stragglers(replay: Replay) -> list[Straggler]:
     work = [device_seconds(graph) for graph in graphs]
     alone, scatter = np.array(steps_alone(replay)), chance_scatter(graphs)
     host: list[HostTime] = []
+    clear = max(CLEARLY, 2 * matched.residual)
     found = []
-    for g, graph in enumerate(graphs):
+    for g in range(len(graphs)):
         mine = [each for each in matched.collectives if g in each.wait_seconds]
         late = [lateness(each, g) for each in mine]
         delay, slow = rank_delay(alone, scatter, g)
-        slow = slow and sum(late) >= delay / 2  # or the others have not waited
+        slow = slow and sum(late) >= WAITED * delay
         cause = None
         if slow:
             host = host or [HostTime(each) for each in graphs]
-            last = [each for each in mine if lateness(each, g) > 2 * matched.residual]
+            last = [each for each in mine if lateness(each, g) > clear]
             cause = find_cause(replay, g, last, work, host, delay)
         found.append(
             Straggler(
                 rank_of_graph(graphs, g),
-                sum(each > 2 * matched.residual for each in late),
+                sum(each > clear for each in late),
                 len(mine),
                 max(0.0, sum(late)),
                 delay,
@@ -112,7 +115,8 @@ def steps_alone(replay: Replay) -> list[list[float]]:
     found = []
     for g, graph in enumerate(replay.graphs):
         alone = with_op_timings(
-            graph, lambda i, work, g=g: work._replace(seconds=own.get((g, i), work.seconds))  # type: ignore[misc]
+            graph,
+            lambda i, work, g=g: work._replace(seconds=own.get((g, i), work.seconds)),  # type: ignore[misc]
         )
         found.append([step.replayed for step in replay_graphs([alone]).steps])
     if len({*map(len, found)}) > 1:
@@ -132,7 +136,7 @@ def rank_delay(alone: NDArray[np.float64], scatter: float, g: int) -> tuple[floa
 
 
 def chance_scatter(graphs: Sequence[ExecutionGraph]) -> float:
-    """Seconds by which ranks differ by chance: by how much their work varies beyond what is common to a step or rank."""
+    """Seconds by which ranks differ by chance: how much their work varies beyond what is common to a step or rank."""
     rows = [work_by_step(graph) for graph in graphs]
     if len({row.shape for row in rows}) > 1 or rows[0].shape[1] < 2:
         return 0.0
@@ -190,10 +194,14 @@ def slower_classes(work: Sequence[KindSeconds], g: int) -> tuple[tuple[str, floa
 
 def excess_seconds(kinds: Sequence[KindSeconds], g: int) -> KindSeconds:
     """By how much each kind takes one rank longer than the others."""
-    return {
-        kind: seconds - median(each.get(kind, 0.0) for other, each in enumerate(kinds) if other != g)
-        for kind, seconds in kinds[g].items()
-    } if len(kinds) > 1 else {}
+    return (
+        {
+            kind: seconds - median(each.get(kind, 0.0) for other, each in enumerate(kinds) if other != g)
+            for kind, seconds in kinds[g].items()
+        }
+        if len(kinds) > 1
+        else {}
+    )
 
 
 def find_cause(
@@ -205,9 +213,9 @@ def find_cause(
     delay: float,
 ) -> LateCause:
     """What makes a rank late that the others waited for."""
-    chain = Counter[WorkKind]()
+    chain: KindSeconds = {}
     for kind, seconds in chain_seconds(replay, g, late, host[g]):
-        chain[kind] += seconds
+        chain[kind] = chain.get(kind, 0.0) + seconds
     everything: list[KindSeconds] = [{**mine, **spans.seconds} for mine, spans in zip(work, host, strict=True)]
     excess = excess_seconds(everything, g)
     effect = {kind: min(excess[kind], seconds) for kind, seconds in chain.items() if excess.get(kind, 0.0) > 0}
@@ -256,7 +264,9 @@ def chain_seconds(
             seen.add(activity)
             if first <= activity < first + len(graph.segments):
                 segment = graph.segments[activity - first]
-                for name, seconds in host.within(segment.thread, segment.end - segment.seconds - segment.unseen, segment.end):
+                for name, seconds in host.within(
+                    segment.thread, segment.end - segment.seconds - segment.unseen, segment.end
+                ):
                     yield ("host", name), seconds
             else:
                 op = int(np.searchsorted(numbers, activity))

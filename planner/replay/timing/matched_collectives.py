@@ -1,10 +1,10 @@
 """Matches the collectives of several ranks, and puts their clocks right by them.
 
-Operations match by order, among those with the same process group (or stream, where groups are not recorded), class and
-name: over the whole capture where all ranks have as many, else within steps of the same name, else at the shift at which
-their exits fit best. From what matched so far the clocks follow (`clock_fit`), and with those, operations that are still
-unmatched match where they overlap. A collective's own seconds are those of the rank that was in it for the shortest
-time: it arrived last.
+Operations match by order, among those with the same process group (or stream, where groups are not recorded), class
+and name: over the whole capture where all ranks have as many, else within steps of the same name, else at the shift at
+which their exits fit best. From what matched so far the clocks follow (`clock_fit`), and with those, operations that
+are still unmatched match where they overlap. A collective's own seconds are those of the rank that was in it for the
+shortest time: it arrived last.
 """
 
 from bisect import bisect_right
@@ -194,12 +194,16 @@ def ops_by_step(graph: ExecutionGraph, ops: Sequence[int]) -> dict[str, list[int
 
 
 def require_same_time(
-    graphs: Sequence[ExecutionGraph], matcher: RankMatcher, matched: dict[CollectiveKey, list[Occurrence]], fit: ClockFit
+    graphs: Sequence[ExecutionGraph],
+    matcher: RankMatcher,
+    matched: dict[CollectiveKey, list[Occurrence]],
+    fit: ClockFit,
 ) -> None:
     """Raises InputError where ranks do not leave together on any clock, so that captures are of different times."""
     together = [each for key, found in matched.items() if key[1] in LEAVE_TOGETHER for each in found]
     spreads = [fit.spread({g: matcher.exit(g, op) for g, op in each.items()}) for each in together]
-    if len(spreads) < 3 or float(np.median(spreads)) <= MAX_EXIT_SPREAD:
+    own = [min(graphs[g].op_timings[op].seconds for g, op in each.items()) for each in together]
+    if len(spreads) < 3 or float(np.median(spreads)) <= MAX_EXIT_SPREAD + float(np.median(own)) / 2:
         return
     files = ", ".join(graph.trace.source for graph in graphs[:3]) + (", …" if len(graphs) > 3 else "")
     what = (
@@ -223,6 +227,7 @@ def collectives_by_key(graph: ExecutionGraph) -> dict[CollectiveKey, list[int]]:
         kind = kernel_class(ops[i].name, ops[i].kind)
         if is_communication(kind):
             where = f"group {ops[i].group}" if ops[i].group else graph.trace.streams[ops[i].stream]
+            where = "the host" if ops[i].kind == "collective" else where  # whichever thread does it
             found.setdefault((where, kind, ops[i].name), []).append(i)
     return found
 

@@ -18,6 +18,7 @@ import numpy as np
 from planner.errors import InputError
 from planner.replay.dependencies.execution_graph import ExecutionGraph, StepBoundary
 from planner.replay.dependencies.host_segments import DependencyKind
+from planner.replay.recording.recorded_names import kernel_class
 from planner.replay.timing.graph_activities import GraphActivities, build_activities
 from planner.replay.timing.matched_collectives import MatchedRanks, match_ranks, rank_of_graph
 from planner.replay.timing.step_breakdown import StepBreakdown, TimeArray, mean_breakdown
@@ -131,13 +132,17 @@ class Replay:
 
     def breakdown(self, g: int = 0) -> StepBreakdown:
         """Breakdown of the mean replayed step of one rank."""
-        graph = self.graphs[g]
-        if not graph.op_timings:  # no device: host operators are the compute
+        graph, ops = self.graphs[g], self.graphs[g].trace.ops
+        kinds = np.array([kernel_class(op.name, op.kind) for op in ops], dtype=np.str_)
+        if all(op.kind == "collective" for op in ops):  # no device: host operators are the compute, as measured
             spans = graph.trace.host
             operators = ~spans.annotation
-            measured = [(step.begin.segment.end, step.end.segment.end) for step in graph.steps]
-            return mean_breakdown(graph.trace, spans.start[operators], spans.end[operators], measured)
-        return mean_breakdown(graph.trace, *self.op_times(g), self.step_windows(g))
+            windows = [(step.begin.segment.end, step.end.segment.end) for step in graph.steps]
+            kinds = np.concatenate([kinds, np.full(int(operators.sum()), "operators")])
+            starts = np.concatenate([[op.start for op in ops], spans.start[operators]])
+            ends = np.concatenate([[op.end for op in ops], spans.end[operators]])
+            return mean_breakdown(kinds, starts, ends, windows)
+        return mean_breakdown(kinds, *self.op_times(g), self.step_windows(g))
 
     def stream_seconds(self) -> list[StreamSeconds]:
         """Seconds of work of every stream, measured and replayed."""
@@ -192,7 +197,8 @@ def replay_graphs(
     """Replay all ranks on one event clock.
 
     `without`: kinds of dependencies to leave out; `in_order`: streams keep their measured order; `changes`: options
-    that changed the graphs, for errors; `matched`: collectives of these graphs where they are known. Raises InputError when activities wait for each other in a cycle.
+    that changed the graphs, for errors; `matched`: collectives of these graphs where they are known. Raises InputError
+    when activities wait for each other in a cycle.
     """
     matched = matched or match_ranks(graphs)
     collectives = [each.collective for each in matched.collectives]

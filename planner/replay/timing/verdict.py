@@ -43,7 +43,7 @@ def step_verdict(replay: Replay, path: Sequence[PathLink], explained: Sequence[R
     """What binds the steps of a replay; `explained`: the same steps without unseen time."""
     seconds = dict.fromkeys(BOUNDS, 0.0)
     for link in path:
-        part = link_part(link, has_device=any(graph.op_timings for graph in replay.graphs))
+        part = link_part(link)
         seconds["unexplained"] += link.unseen
         seconds[part] += link.seconds - link.unseen
     total = sum(seconds.values()) or 1.0
@@ -58,10 +58,10 @@ def step_verdict(replay: Replay, path: Sequence[PathLink], explained: Sequence[R
     )
 
 
-def link_part(link: PathLink, *, has_device: bool) -> Bound:
-    """What a link of the path is made of. Without a device, operators of the host are the work."""
+def link_part(link: PathLink) -> Bound:
+    """What a link of the path is made of."""
     if link.name:
         return "communication" if is_communication(link.kind) else "gpu"
     if LOADER in map(host_kind, (*link.enclosing.annotations, *link.enclosing.operators)):
         return "loader"
-    return "host" if has_device or not link.enclosing.operators else "gpu"
+    return "host"
