@@ -21,7 +21,15 @@ from planner.replay import (
     read_kineto_trace,
     replay_graphs,
 )
-from planner.replay.timing import Straggler, Verdict, find_stragglers, require_one_job, step_verdict
+from planner.replay.timing import (
+    ReplayComparison,
+    Straggler,
+    Verdict,
+    compare_replays,
+    find_stragglers,
+    require_one_job,
+    step_verdict,
+)
 from planner.replay.whatif import WhatIfOptions, WhatIfPrediction, parse_changes, predict_changes
 
 NO_CHANGES = WhatIfOptions()
@@ -77,6 +85,11 @@ def replay_traces(
         predicted,
         [*left, *notes, *replayed.matched.notes],
     )
+
+
+def compare_with(answer: ReplayAnswer, path: Path, on_progress: OnProgress = silent) -> ReplayComparison:
+    """What differs from an earlier recording. Raises InputError."""
+    return compare_replays(replay_traces([path], on_progress=on_progress).replay, answer.replay)
 
 
 def parse_kinds(without: Sequence[str]) -> list[DependencyKind]:

@@ -98,7 +98,12 @@ def simulate(
 
 
 def report(
-    what: Annotated[Path, typer.Argument(help="A plan, a trace, a folder of published records, or a ledger of runs.")],
+    what: Annotated[
+        Path,
+        typer.Argument(
+            help="A plan, a trace or recording, a folder of those or of published records, or a ledger of runs."
+        ),
+    ],
     output: Annotated[Path, typer.Option("--output", "-o", help="File to write the page to.")] = Path("report.html"),
     measured: Annotated[
         Path | None, typer.Option(help="For a plan: the trace of a run of it, to compare with the simulation.")

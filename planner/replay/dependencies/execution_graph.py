@@ -145,4 +145,4 @@ def graph_notes(
         f"{duration(unseen)} of streams lie before operations and are not explained by anything found in the "
         "trace": unseen,
     }
-    return (*trace.notes, *(note for note, said in notes.items() if said))
+    return (*trace.notes, *(note for note, holds in notes.items() if holds))
