@@ -5,7 +5,7 @@ from planner.report.page import Page
 from planner.report.page_step import PageStep, recorded_step, simulated_step
 from planner.report.plan_page import plan_page
 from planner.report.pool_page import pool_page
-from planner.report.replay_page import replay_page
+from planner.report.replay_page import ReplayFindings, replay_page
 from planner.report.runs_page import RUN_HEADS, run_cells, runs_page
 from planner.report.schedule_page import schedule_page
 from planner.report.timeline_page import timeline_page
@@ -14,6 +14,7 @@ __all__ = [
     "RUN_HEADS",
     "Page",
     "PageStep",
+    "ReplayFindings",
     "ledger_page",
     "plan_page",
     "pool_page",

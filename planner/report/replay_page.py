@@ -3,6 +3,7 @@ critical path; what the steps are bound by; who waited for whom, and why.
 """
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,16 +27,20 @@ LANES = {  # lanes of a rank from top to bottom, with their colours
 Spans = list[tuple[float, float]]  # begin and end in seconds
 
 
-def replay_page(
-    title: str,
-    replay: Replay,
-    verdict: Verdict,
-    path: Sequence[PathLink],
-    operators: Sequence[OperatorShare],
-    stragglers: Sequence[Straggler],
-    notes: Sequence[str],
-) -> Page:
+class ReplayFindings(NamedTuple):
+    """A replay and what was found of it."""
+
+    replay: Replay
+    verdict: Verdict
+    path: Sequence[PathLink]
+    operators: Sequence[OperatorShare]
+    stragglers: Sequence[Straggler]
+    notes: Sequence[str]
+
+
+def replay_page(title: str, found: ReplayFindings) -> Page:
     """The page of a replay."""
+    replay, verdict, path, operators, stragglers, notes = found
     named, _, what = verdict.text.partition(":")
     ranks, steps = len(replay.graphs), len(replay.graphs[0].steps)
     slow = next((late for late in stragglers if late.slow), None)
@@ -59,9 +64,7 @@ def replay_page(
         subtitle=f"measured and replayed · {plural(ranks, 'rank')} · {plural(steps, 'step')}",
         figures=tuple(figures),
         sections=(
-            section(
-                "ranks", "Ranks over time", picture(replay, path), lead="As replayed; point at a bar for its time."
-            ),
+            section("ranks", "Ranks over time", picture(replay, path), lead="As replayed."),
             section("time", "Where each rank's time goes", breakdown_table(replay)),
             *([section("waits", "Who waits for whom", wait_table(stragglers))] if stragglers else []),
             section("path", "The critical path", table(heads, rows, "Operators on the critical path of all steps")),

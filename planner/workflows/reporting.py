@@ -10,7 +10,17 @@ from planner.errors import InputError
 from planner.ledger import accuracy_of_folder, drift_by_plan, measured_steps_of_plan, read_entries
 from planner.plan.plan_file import Plan
 from planner.plan.tasks.expand import expand
-from planner.report import Page, PageStep, ledger_page, plan_page, recorded_step, replay_page, runs_page, timeline_page
+from planner.report import (
+    Page,
+    PageStep,
+    ReplayFindings,
+    ledger_page,
+    plan_page,
+    recorded_step,
+    replay_page,
+    runs_page,
+    timeline_page,
+)
 from planner.simulate import read_steps
 from planner.why import WhyPlan
 from planner.workflows.replaying import replay_traces
@@ -87,15 +97,10 @@ def page_of_trace(path: Path) -> Page:
 def page_of_recording(path: Path) -> Page:
     """Traces of torch.profiler, one or a folder with one of each rank, replayed."""
     found = replay_traces([path])
-    return replay_page(
-        path.name or str(path),
-        found.replay,
-        found.verdict,
-        found.critical_path,
-        found.operators,
-        found.stragglers,
-        found.notes,
+    findings = ReplayFindings(
+        found.replay, found.verdict, found.critical_path, found.operators, found.stragglers, found.notes
     )
+    return replay_page(path.name or str(path), findings)
 
 
 def page_of_folder(path: Path) -> Page:

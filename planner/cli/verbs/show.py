@@ -100,9 +100,7 @@ def simulate(
 def report(
     what: Annotated[
         Path,
-        typer.Argument(
-            help="A plan, a trace or recording, a folder of those or of published records, or a ledger of runs."
-        ),
+        typer.Argument(help="A plan, a trace, a folder of recorded traces or published records, or a ledger."),
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="File to write the page to.")] = Path("report.html"),
     measured: Annotated[

@@ -9,8 +9,9 @@ from rich.text import Text
 from planner.cli.views.plain_table import table
 from planner.cli.views.replay_tables import plain, short
 from planner.replay.timing import ReplayComparison
-from planner.units import duration
+from planner.units import US, duration
 
+HARDLY = 1 * US  # of a step, below which a kernel is not counted as changed
 SHOWN = 15  # kernels in the printed table
 PART_NAMES = {
     "compute": "compute",
@@ -45,10 +46,11 @@ def comparison_lines(compared: ReplayComparison) -> Iterator[RenderableType]:
         parts.add_row(PART_NAMES[name], duration(was), duration(now), signed(now - was))
     yield parts
     counts = {
-        change: sum(each.change == change for each in compared.kernels if each.seconds)
+        change: sum(each.change == change for each in compared.kernels if abs(each.seconds) >= HARDLY)
         for change in ("changed", "came", "went")
     }
-    title = f"kernels: {', '.join(f'{count} {change}' for change, count in counts.items())}; {signed(compared.kernel_seconds)}"
+    listed = ", ".join(f"{count} {change}" for change, count in counts.items())
+    title = f"kernels: {listed}; {signed(compared.kernel_seconds)}"
     kernels = table("kernel", "kind", "", ">before", ">now", ">difference", title=title)
     for each in compared.kernels[:SHOWN]:
         times = (duration(each.before), duration(each.after), signed(each.seconds))
