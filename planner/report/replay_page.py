@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from planner.replay import OperatorShare, PathLink, Replay
-from planner.replay.recording.recorded_names import is_communication, kernel_class
+from planner.replay import OperatorShare, PathLink, Replay, is_communication, kernel_class
 from planner.replay.timing import Straggler, Verdict
 from planner.report.page import Figure, Page
 from planner.report.tags import Markup, join, section, table, tag

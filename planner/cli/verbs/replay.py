@@ -59,7 +59,6 @@ def replay(
     states its version: torch 2.6.
     """
     from planner.cli import progress, render
-    from planner.cli.views import replay_comparison as comparison_views
     from planner.cli.views import replay_tables as views
     from planner.replay.timing import write_chrome_trace
     from planner.replay.whatif import WhatIfOptions
@@ -74,9 +73,7 @@ def replay(
     if trace:
         write_chrome_trace(trace, answer.replay, answer.critical_path)
     if json:
-        render.emit(
-            True, {**views.summary(answer), "against": compared and comparison_views.comparison_answer(compared)}
-        )
+        render.emit(True, {**views.summary(answer), "against": compared and views.comparison_answer(compared)})
     else:
-        shown = comparison_views.comparison_lines(compared) if compared else ()
+        shown = views.comparison_lines(compared) if compared else ()
         render.emit(False, {}, *shown, views.replay_view(answer, trace))

@@ -11,13 +11,22 @@ from rich.text import Text
 from planner.cli.views.plain_table import table
 from planner.printable import one_line
 from planner.replay import PathLink
-from planner.replay.timing import Straggler, median_step_error, worst_step_error
-from planner.units import duration, percent
+from planner.replay.timing import ReplayComparison, Straggler, median_step_error, worst_step_error
+from planner.units import US, duration, percent
 from planner.workflows.replaying import ReplayAnswer
 
 HARDLY = 0.01  # share of the measured time below which others hardly wait for a rank
 SHOWN = 12  # rows of a printed table
 LONGEST = 60  # characters of a printed name
+KERNEL_HARDLY = 1 * US  # of a step, below which a kernel is not counted as changed
+KERNELS_SHOWN = 15  # kernels in the printed table
+PART_NAMES = {
+    "compute": "compute",
+    "overlapped": "overlapped",
+    "exposed_communication": "exposed communication",
+    "copies": "copies",
+    "idle": "idle",
+}
 LINKS = 10_000  # of the critical path in the JSON answer: the longest
 
 
@@ -282,3 +291,48 @@ def plain(name: str, style: str = "") -> Text:
 
 def short(name: str) -> str:
     return name if len(name) <= LONGEST else name[: LONGEST - 1] + "…"
+
+
+def comparison_answer(compared: ReplayComparison) -> dict[str, Any]:
+    """The differences in seconds of the mean step."""
+    return {
+        "before": compared.before._asdict(),
+        "after": compared.after._asdict(),
+        "seconds": compared.seconds,
+        "kernel_seconds": compared.kernel_seconds,
+        "kernels": [{**each._asdict(), "seconds": each.seconds} for each in compared.kernels],
+    }
+
+
+def comparison_lines(compared: ReplayComparison) -> Iterator[RenderableType]:
+    """Parts of the step and kernels that differ, both with their sums."""
+    yield Text.assemble(
+        ("against the earlier recording ", ""),
+        (f"a step takes {signed(compared.seconds)}", "bold"),
+        f": {duration(sum(compared.before))} before, {duration(sum(compared.after))} now",
+    )
+    parts = table("part", ">before", ">now", ">difference", title="the mean step of the mean rank")
+    for name in compared.before._fields:
+        was, now = getattr(compared.before, name), getattr(compared.after, name)
+        parts.add_row(PART_NAMES[name], duration(was), duration(now), signed(now - was))
+    yield parts
+    counts = {
+        change: sum(each.change == change for each in compared.kernels if abs(each.seconds) >= KERNEL_HARDLY)
+        for change in ("changed", "came", "went")
+    }
+    listed = ", ".join(f"{count} {change}" for change, count in counts.items())
+    title = f"kernels: {listed}; {signed(compared.kernel_seconds)}"
+    kernels = table("kernel", "kind", "", ">before", ">now", ">difference", title=title)
+    for each in compared.kernels[:KERNELS_SHOWN]:
+        times = (duration(each.before), duration(each.after), signed(each.seconds))
+        kernels.add_row(plain(short(each.name)), each.kind, each.change, *times)
+    rest = compared.kernels[KERNELS_SHOWN:]
+    if rest:
+        before, after = sum(each.before for each in rest), sum(each.after for each in rest)
+        kernels.add_row(f"{len(rest)} others", "", "", duration(before), duration(after), signed(after - before))
+    yield from (kernels, Text())
+
+
+def signed(seconds: float) -> str:
+    """A difference with its sign."""
+    return f"{'−' if seconds < 0 else '+'}{duration(abs(seconds))}"

@@ -30,6 +30,8 @@ MOST_RANKS = 1_000_000
 
 def parse_number(value: NumberOrText) -> float | None:
     """A number written as a number or as text; None where there is none, or it is not finite."""
+    if type(value) is float and -1e300 < value < 1e300:
+        return value
     try:
         found = float(value) if value is not None else None
     except ValueError:

@@ -10,6 +10,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -55,6 +56,7 @@ DEVICE_CATEGORIES = {
     "memset": "memset",
 }
 CALL_CATEGORY = re.compile(r"(.*_)?(runtime|driver)")  # cuda_, hip_, xpu_, mtia_, privateuse1_, …
+CALL = "runtime"
 OPERATOR_CATEGORIES = {"cpu_op", "operator"}
 ANNOTATION_CATEGORIES = {"user_annotation", "python_function"}
 MODULE = "nn.Module: "
@@ -85,6 +87,7 @@ class TraceAssembler:
         self.source = source
         self.anomalies = Counter[str]()
         self.threads: dict[tuple[str, str], int] = {}
+        self.threads_as_written: dict[tuple[NumberOrText, NumberOrText], int] = {}
         self.streams: dict[tuple[int, int | str], int] = {}
         self.groups: dict[str, int] = {"": 0}
         self.kinds = sorted({*DEVICE_CATEGORIES.values(), "collective"})
@@ -94,6 +97,7 @@ class TraceAssembler:
         self.ops = {kind: SpanArrays() for kind in self.kinds}
         self.sync_targets: dict[int, SyncTarget] = {}
         self.flows = FlowArrows()
+        self.correlated = False  # whether operations of the device have correlation ids
 
     def add(self, events: list[TraceEvent]) -> None:
         """Add a batch of events. Raises InputError."""
@@ -102,8 +106,11 @@ class TraceAssembler:
                 self.add_span(event)
             elif event.ph in ("B", "E"):
                 self.add_half(event)
-            elif event.ph in ("s", "f") and not self.flows.add(event):
-                self.anomalies["without a time"] += 1
+            elif event.ph in ("s", "f"):
+                if self.correlated and event.cat == "ac2g":
+                    continue  # what correlation ids say is not asked of arrows
+                if not self.flows.add(event):
+                    self.anomalies["without a time"] += 1
         if len(self.host) + sum(map(len, self.ops.values())) > MAX_SPANS:
             what = f"the trace has more than {MAX_SPANS:,} operators, calls and device operations"
             raise InputError(what, where=self.source, fix="record fewer steps")
@@ -125,8 +132,9 @@ class TraceAssembler:
 
     def add_span(self, event: TraceEvent) -> None:
         """Add a complete event (`ph: X`)."""
-        category = (event.cat or guessed_category(event)).lower()
-        self.anomalies["without a category, of which the name and the stream tell what they are,"] += not event.cat
+        category = category_of(event.cat) if event.cat else guessed_category(event)
+        if not event.cat:
+            self.anomalies["without a category, of which the name and the stream tell what they are,"] += 1
         start, duration = parse_number(event.ts), parse_number(event.dur)
         if start is None:
             self.anomalies["without a time"] += 1
@@ -137,7 +145,7 @@ class TraceAssembler:
         times = (start, duration)
         if category in DEVICE_CATEGORIES:
             self.add_op(event, DEVICE_CATEGORIES[category], times)
-        elif CALL_CATEGORY.fullmatch(category):
+        elif category == CALL:
             self.add_call(event, times)
         elif category == "cuda_sync":
             args = event.args or NO_ARGS
@@ -158,6 +166,7 @@ class TraceAssembler:
         stream = self.stream_number(device, event.tid if args.stream is None else args.stream)
         group = str(args.group) if args.group is not None else ""
         number_of = self.groups.setdefault(group, len(self.groups))
+        self.correlated = self.correlated or args.correlation is not None
         self.ops[kind].add(stream, times, event.name or "", self.correlation(args), number_of)
 
     def add_call(self, event: TraceEvent, times: tuple[float, float]) -> None:
@@ -178,7 +187,11 @@ class TraceAssembler:
         self.host.add(thread, times, name, extra=category in ANNOTATION_CATEGORIES)
 
     def thread_number(self, event: TraceEvent) -> int:
-        return self.threads.setdefault((normalised_id(event.pid), normalised_id(event.tid)), len(self.threads))
+        known = self.threads_as_written.get((event.pid, event.tid))
+        if known is None:
+            named = (normalised_id(event.pid), normalised_id(event.tid))
+            known = self.threads_as_written[event.pid, event.tid] = self.threads.setdefault(named, len(self.threads))
+        return known
 
     def stream_number(self, device: NumberOrText, stream: NumberOrText) -> int:
         """The number of a stream, which the file may identify by a number or by another name."""
@@ -264,6 +277,13 @@ class TraceAssembler:
         return calls, ops
 
 
+@lru_cache(maxsize=1000)
+def category_of(text: str) -> str:
+    """A category in lower case; that of all runtimes' and drivers' calls is one."""
+    lower = text.lower()
+    return CALL if CALL_CATEGORY.fullmatch(lower) else lower
+
+
 def guessed_category(event: TraceEvent) -> str:
     """What an event without a category is, by its name and its stream."""
     name, args = event.name or "", event.args or NO_ARGS
@@ -271,7 +291,7 @@ def guessed_category(event: TraceEvent) -> str:
         lower = name.lower()
         return next((kind for kind in ("memcpy", "memset") if lower.startswith(kind)), "kernel")
     if RUNTIME_PREFIX.match(name):
-        return "runtime"
+        return CALL
     return "user_annotation" if PROFILER_STEP.match(name) else "operator"
 
 

@@ -72,6 +72,7 @@ NAMED_EFFECTS: dict[str, CallEffect] = {
 WORK_PATTERN = re.compile(r"Launch|Memcpy|Memset|MemPrefetch|Enqueue|Execute|CommandListAppend")
 
 
+@lru_cache(maxsize=10_000)
 def call_effect(name: str) -> CallEffect:
     """The effect of a call on streams."""
     if COLLECTIVE_CALL.match(name):
