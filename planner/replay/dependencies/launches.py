@@ -17,6 +17,7 @@ TIME_RESOLUTION = 1.001 * US  # resolution of times: older traces count whole mi
 MAX_CLOCK_SKEW = 50 * US  # between host and device clocks; an operation that starts earlier has another launch
 FULL_QUEUE_OPS = 500  # queued operations from which a queue may be full; CUDA queues hold about a thousand
 MAX_DEVICE_GAP = 20 * US  # of the device itself, from when all that is known lets work begin until it does
+MOST_LOST_FIRST = 2  # operations of a stream without a launch before all that have one; more were launched earlier
 MIN_BLOCKING_CALL = 20 * US  # a call of at least this duration may have waited
 MAX_RETURN_LATENCY = 100 * US  # at most, from the end of what a call waited for to its return
 
@@ -56,15 +57,17 @@ class StreamQueues:
             for time in times:
                 most = bisect_right(self.queued[stream], time)
                 least = most
-                while least > 1 and self.lost[stream][least - 1]:
+                while least > 0 and self.lost[stream][least - 1]:
                     least -= 1
+                if least == 0 and (most > MOST_LOST_FIRST or all(self.lost[stream])):  # launched before the capture
+                    least = most
                 choices.append((least, most))
                 if least == most and 0 < most < len(ops):
-                    pairs[self.names_around(stream, most)] += 1
+                    names = self.names_around(stream, most)
+                    pairs[names] += names[0] != names[1]  # of the same name they meet everywhere
             for each, (least, most) in zip(found, choices, strict=True):
-                usual = {
-                    at: pairs[self.names_around(stream, at)] for at in range(max(1, least), min(most + 1, len(ops)))
-                }
+                places = range(least, min(most + 1, len(ops)))
+                usual = {at: pairs[self.names_around(stream, at)] if at else 0 for at in places}
                 best = max(usual, key=lambda at: (usual[at], -at), default=most) if least < most else most
                 if best:
                     each.append(ops[best - 1])
@@ -127,11 +130,13 @@ def likely_launches(trace: RecordedTrace, queued_at: list[float], calls: Sequenc
     following: dict[int, tuple[float, int]] = {}  # by stream: time and thread of the next launch
     before: list[tuple[float, int, float]] = []
     latest: dict[int, tuple[float, int, float]] = {}  # by stream: time and thread of the last launch, end of its work
+    leading = Counter[int]()  # by stream: operations without a launch before all that have one
     for i, op in enumerate(trace.ops):
         before.append(latest.get(op.stream, (0.0, -1, 0.0)))
         time, thread, end = before[-1]
         if calls[i] >= 0:
             time, thread = queued_at[i], trace.calls[calls[i]].thread
+        leading[op.stream] += thread < 0
         latest[op.stream] = (time, thread, max(end, op.end))
     for i in range(len(trace.ops) - 1, -1, -1):
         op = trace.ops[i]
@@ -139,6 +144,8 @@ def likely_launches(trace: RecordedTrace, queued_at: list[float], calls: Sequenc
             following[op.stream] = (queued_at[i], trace.calls[calls[i]].thread)
             continue
         (least, thread, idle), (most, next_thread) = before[i], following.get(op.stream, (0.0, -1))
+        if thread < 0 and leading[op.stream] <= MOST_LOST_FIRST:
+            thread = next_thread
         at = bisect_right(ends, op.start + TIME_RESOLUTION) - 1
         woken = at >= 0 and ends[at] >= op.start - MAX_DEVICE_GAP
         if thread >= 0 and thread == next_thread and op.start > idle + MAX_DEVICE_GAP and not woken:

@@ -98,9 +98,9 @@ def refined(fit: ClockFit, collectives: Sequence[Exits], noise: float) -> ClockF
     from_middle = np.array(
         [t - fit.clocks[r].middle for each in collectives for r, t in each.items()], dtype=np.float64
     )
-    rows = np.zeros((len(ranks), 2 * count))
-    rows[np.arange(len(ranks)), ranks] = 1.0
-    rows[np.arange(len(ranks)), count + ranks] = from_middle
+    design = np.zeros((len(ranks), 2 * count))
+    design[np.arange(len(ranks)), ranks] = 1.0
+    design[np.arange(len(ranks)), count + ranks] = from_middle
     members = np.bincount(owner).astype(np.float64)
 
     def centred(values: FloatArray) -> FloatArray:
@@ -109,7 +109,7 @@ def refined(fit: ClockFit, collectives: Sequence[Exits], noise: float) -> ClockF
         result: FloatArray = values - (sums.T / members).T[owner]
         return result
 
-    matrix, wanted = centred(rows), centred(own - own.min())
+    matrix, wanted = centred(design), centred(own - own.min())
     # The first rank's clock is exact; drifts are a priori small; ranks without collectives stay as they are.
     weights = np.full(2 * count, 1e-9)
     weights[count:] = (noise / USUAL_DRIFT) ** 2

@@ -12,7 +12,7 @@ slower alike are its clock, operators that all are, its host. Where nothing of t
 nothing in the trace says why.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from statistics import median
 from typing import NamedTuple
@@ -32,7 +32,7 @@ from planner.units import US
 SLOW_SHARE = 0.01  # of the steps, from which a rank's delay is called slow
 CHANCE = 3.0  # times the scatter of work, of steps or of the other ranks, that chance may make of a delay
 CLEARLY = 5 * US  # later than the others, from which a rank is the last at a collective
-WAITED = 0.75  # share of a slow rank's delay that the others must have waited for it
+WAITED, SURELY_WAITED = 0.5, 0.9  # share of a slow rank's delay that others must have waited: with a cause, without
 EXPLAINS = 0.25  # share of a rank's delay from which something is its cause
 ONE_KIND = {"host": 0.6, "kernels": 0.95}  # share of an excess from which one kind alone is named
 ALL_ALIKE = {"host": 0.5, "kernels": 0.9}  # share of the time that kinds have which are slower alike
@@ -94,6 +94,7 @@ def find_stragglers(replay: Replay) -> list[Straggler]:
             host = host or [HostTime(each) for each in graphs]
             last = [each for each in mine if lateness(each, g) > clear]
             cause = find_cause(replay, g, last, work, host, delay)
+            slow = bool(cause.what) or sum(late) >= SURELY_WAITED * delay
         found.append(
             Straggler(
                 rank_of_graph(graphs, g),
@@ -102,7 +103,7 @@ def find_stragglers(replay: Replay) -> list[Straggler]:
                 max(0.0, sum(late)),
                 delay,
                 slow,
-                cause,
+                cause if slow else None,
                 slower_classes(work, g),
             )
         )
@@ -143,18 +144,21 @@ def chance_scatter(graphs: Sequence[ExecutionGraph]) -> float:
     work = np.array(rows)  # (ranks, 2, steps)
     ranks, _, steps = work.shape
     left = work - work.mean(axis=2, keepdims=True) - work.mean(axis=0) + work.mean(axis=(0, 2))[:, None]
-    variance = (left**2).sum(axis=(0, 2)) / ((ranks - 1) * (steps - 1))
-    return float(np.sqrt(2 * steps * variance.sum()))
+    usual = np.median(np.abs(left), axis=(0, 2)) * 1.48 * (ranks * steps / ((ranks - 1) * (steps - 1))) ** 0.5
+    return float(np.sqrt(2 * steps * (usual**2).sum()))
 
 
 def work_by_step(graph: ExecutionGraph) -> NDArray[np.float64]:
     """Seconds of work of the device, without communication, and of the host in each step; (2, steps)."""
     begins = [step.begin.segment.end for step in graph.steps]
     found = np.zeros((2, len(begins)))
-    launched = 0.0
-    for op, work in zip(graph.trace.ops, graph.op_timings, strict=True):
-        launched = work.launch.end if work.launch else launched
-        at = bisect_right(begins, launched + 1e-9) - 1
+    lasts: list[list[int]] = [[] for _ in graph.trace.streams]  # the last operation before each step
+    for step in graph.steps:
+        before = {graph.trace.ops[op].stream: op for op in step.begin.ops}
+        for stream, ops in enumerate(lasts):
+            ops.append(before.get(stream, -1))
+    for i, (op, work) in enumerate(zip(graph.trace.ops, graph.op_timings, strict=True)):
+        at = bisect_left(lasts[op.stream], i) - 1
         if at >= 0 and work_kind(op.name, op.kind):
             found[0, at] += work.seconds + work.lead + (work.unseen if work.launch else 0.0)
     for segment in graph.segments:
