@@ -16,7 +16,7 @@ from planner.units import duration, percent, plural
 WIDTH, LEFT, LANE, GAP = 1000.0, 60.0, 8.0, 6.0  # in units of the picture
 FINEST = 1000  # parts of the whole time that are told apart
 MOST_RANKS = 64  # in the picture
-SHOWN = 30  # rows of a table
+SHOWN = 30  # lines of a table
 LANES = {  # lanes of a rank from top to bottom, with their colours
     "critical path": "#c0392b",
     "compute": "#2f6db5",
@@ -52,7 +52,7 @@ def replay_page(title: str, found: ReplayFindings) -> Page:
     if slow and slow.cause:
         figures.append(Figure(f"Rank {slow.rank} is slow", duration(slow.delay), slow.cause.text))
     total = sum(link.seconds for link in path) or 1.0
-    rows = [
+    lines = [
         (each.operator, each.kind, duration(each.seconds), percent(each.seconds / total), f"{each.times:,}")
         for each in operators[:SHOWN]
     ]
@@ -66,7 +66,7 @@ def replay_page(title: str, found: ReplayFindings) -> Page:
             section("ranks", "Ranks over time", picture(replay, path), lead="As replayed."),
             section("time", "Where each rank's time goes", breakdown_table(replay)),
             *([section("waits", "Who waits for whom", wait_table(stragglers))] if stragglers else []),
-            section("path", "The critical path", table(heads, rows, "Operators on the critical path of all steps")),
+            section("path", "The critical path", table(heads, lines, "Operators on the critical path of all steps")),
             section("notes", "What the recording lacks", tag("ul", [tag("li", note) for note in notes])),
         ),
         data={"page": "recording"},
@@ -77,18 +77,18 @@ def replay_page(title: str, found: ReplayFindings) -> Page:
 def breakdown_table(replay: Replay) -> Markup:
     """Parts of the mean step of each rank."""
     heads = ("rank", ">compute", ">overlapped", ">exposed communication", ">copies", ">idle")
-    rows = []
+    lines = []
     for g, graph in enumerate(replay.graphs):
         parts = replay.breakdown(g).parts
         whole = sum(parts) or 1.0
-        rows.append((str(graph.trace.rank), *(f"{duration(each)} ({percent(each / whole)})" for each in parts)))
-    return table(heads, rows, "The mean step of each rank, replayed")
+        lines.append((str(graph.trace.rank), *(f"{duration(each)} ({percent(each / whole)})" for each in parts)))
+    return table(heads, lines, "The mean step of each rank, replayed")
 
 
 def wait_table(stragglers: Sequence[Straggler]) -> Markup:
     """Ranks that others wait for, and why."""
     heads = ("rank", ">last to arrive", ">others waited", ">delays the job by", "why")
-    rows = [
+    lines = [
         (
             str(late.rank),
             f"{late.last} of {late.of}",
@@ -98,7 +98,7 @@ def wait_table(stragglers: Sequence[Straggler]) -> Markup:
         )
         for late in stragglers
     ]
-    return table(heads, rows, "Waits in collectives, by the rank that was waited for")
+    return table(heads, lines, "Waits in collectives, by the rank that was waited for")
 
 
 def picture(replay: Replay, path: Sequence[PathLink]) -> Markup:

@@ -138,10 +138,10 @@ def rank_delay(alone: NDArray[np.float64], scatter: float, g: int) -> tuple[floa
 
 def chance_scatter(graphs: Sequence[ExecutionGraph]) -> float:
     """Seconds by which ranks differ by chance: how much their work varies beyond what is common to a step or rank."""
-    rows = [work_by_step(graph) for graph in graphs]
-    if len({row.shape for row in rows}) > 1 or rows[0].shape[1] < 2:
+    works = [work_by_step(graph) for graph in graphs]
+    if len({each.shape for each in works}) > 1 or works[0].shape[1] < 2:
         return 0.0
-    work = np.array(rows)  # (ranks, 2, steps)
+    work = np.array(works)  # (ranks, 2, steps)
     ranks, _, steps = work.shape
     left = work - work.mean(axis=2, keepdims=True) - work.mean(axis=0) + work.mean(axis=(0, 2))[:, None]
     usual = np.median(np.abs(left), axis=(0, 2)) * 1.48 * (ranks * steps / ((ranks - 1) * (steps - 1))) ** 0.5
