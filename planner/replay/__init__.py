@@ -6,6 +6,7 @@ file → read_kineto_trace → RecordedTrace → build_graph → ExecutionGraph 
 from planner.replay.dependencies.execution_graph import build_graph
 from planner.replay.dependencies.host_segments import DEPENDENCY_KINDS, DependencyKind
 from planner.replay.recording.kineto_reader import find_traces, read_kineto_trace
+from planner.replay.recording.recorded_names import is_communication, kernel_class
 from planner.replay.timing.critical_path import OperatorShare, PathLink, find_critical_path, rank_operators
 from planner.replay.timing.timed_replay import Replay, ReplayedStep, replay_graphs
 
@@ -19,6 +20,8 @@ __all__ = [
     "build_graph",
     "find_critical_path",
     "find_traces",
+    "is_communication",
+    "kernel_class",
     "rank_operators",
     "read_kineto_trace",
     "replay_graphs",

@@ -21,7 +21,15 @@ from planner.replay import (
     read_kineto_trace,
     replay_graphs,
 )
-from planner.replay.timing import Straggler, find_stragglers, require_one_job
+from planner.replay.timing import (
+    ReplayComparison,
+    Straggler,
+    Verdict,
+    compare_replays,
+    find_stragglers,
+    require_one_job,
+    step_verdict,
+)
 from planner.replay.whatif import WhatIfOptions, WhatIfPrediction, parse_changes, predict_changes
 
 NO_CHANGES = WhatIfOptions()
@@ -32,6 +40,7 @@ class ReplayAnswer:
     """A replay with its critical path, stragglers and the prediction of what-ifs."""
 
     replay: Replay
+    verdict: Verdict
     explained: list[ReplayedStep]  # the same steps replayed without unseen time
     critical_path: list[PathLink]
     operators: list[OperatorShare]
@@ -58,17 +67,29 @@ def replay_traces(
         on_progress(done, len(files), path.name)
         graphs.append(build_graph(read_kineto_trace(path)))
     graphs, notes = require_one_job(graphs)
-    explained = replay_graphs(graphs, [*left_out, "unseen"]).steps
     replayed = replay_graphs(graphs, left_out)
+    explained = replay_graphs(graphs, [*left_out, "unseen"], matched=replayed.matched).steps
     for graph in graphs:
         prefix = f"rank {graph.trace.rank}: " if len(graphs) > 1 else ""
         notes += [prefix + note for note in graph.notes]
     chain = find_critical_path(replayed)
-    late = find_stragglers(graphs, replayed.collectives) if len(graphs) > 1 else []
+    late = find_stragglers(replayed) if len(graphs) > 1 else []
     predicted = predict_changes(replayed, changes, left_out) if changes.any else None
     return ReplayAnswer(
-        replayed, explained, chain, rank_operators(chain), late, predicted, [*left, *notes, *replayed.notes]
+        replayed,
+        step_verdict(replayed, chain, explained),
+        explained,
+        chain,
+        rank_operators(chain),
+        late,
+        predicted,
+        [*left, *notes, *replayed.matched.notes],
     )
+
+
+def compare_with(answer: ReplayAnswer, path: Path, on_progress: OnProgress = silent) -> ReplayComparison:
+    """What differs from an earlier recording. Raises InputError."""
+    return compare_replays(replay_traces([path], on_progress=on_progress).replay, answer.replay)
 
 
 def parse_kinds(without: Sequence[str]) -> list[DependencyKind]:

@@ -1,4 +1,4 @@
-"""The workflow of `planner report`: a page of a plan, of a trace that planner wrote, or of a ledger."""
+"""The workflow of `planner report`: a page of a plan, of a trace, of a recording, or of a ledger."""
 
 import os
 from dataclasses import dataclass
@@ -10,10 +10,23 @@ from planner.errors import InputError
 from planner.ledger import accuracy_of_folder, drift_by_plan, measured_steps_of_plan, read_entries
 from planner.plan.plan_file import Plan
 from planner.plan.tasks.expand import expand
-from planner.report import Page, PageStep, ledger_page, plan_page, recorded_step, runs_page, timeline_page
+from planner.report import (
+    Page,
+    PageStep,
+    ReplayFindings,
+    ledger_page,
+    plan_page,
+    recorded_step,
+    replay_page,
+    runs_page,
+    timeline_page,
+)
 from planner.simulate import read_steps
 from planner.why import WhyPlan
+from planner.workflows.replaying import replay_traces
 
+TRACE_HEAD = 1 << 16  # bytes at the start of a trace that distinguish planner's own from a recording
+TRACE_FORMAT = b"planner.trace/"
 SNIFFED_BYTES = 1 << 10  # bytes at the start of a file that distinguish a plan from a trace
 
 
@@ -70,7 +83,10 @@ def measured_steps(plan: Plan, path: Path) -> list[tuple[int, PageStep]]:
 
 
 def page_of_trace(path: Path) -> Page:
-    """The timelines of a trace that planner wrote."""
+    """The timelines of a trace that planner wrote, or the replay of one that torch.profiler recorded."""
+    head = files.read_head(path, TRACE_HEAD)
+    if b'"traceEvents"' in head and TRACE_FORMAT not in head:
+        return page_of_recording(path)
     steps = read_steps(path)
     shown = [
         recorded_step(f"step {at if step.run_step is None else step.run_step}", step) for at, step in enumerate(steps)
@@ -78,8 +94,19 @@ def page_of_trace(path: Path) -> Page:
     return timeline_page(steps[0].plan or path.name, shown)
 
 
+def page_of_recording(path: Path) -> Page:
+    """Traces of torch.profiler, one or a folder with one of each rank, replayed."""
+    found = replay_traces([path])
+    findings = ReplayFindings(
+        found.replay, found.verdict, found.critical_path, found.operators, found.stragglers, found.notes
+    )
+    return replay_page(path.name or str(path), findings)
+
+
 def page_of_folder(path: Path) -> Page:
-    """Published records of a folder, predicted and measured."""
+    """Published records of a folder, predicted and measured; or a folder of recorded traces."""
+    if not any(path.rglob("*.csv")) and any(path.rglob("*.json*")):
+        return page_of_recording(path)
     from planner.published import predict_cases
 
     return ledger_page(accuracy_of_folder(path, (), predict_cases), path.name or str(path))

@@ -12,13 +12,14 @@ from planner.errors import InputError
 from planner.replay import build_graph, read_kineto_trace, replay_graphs
 from planner.replay.recording import kineto_events as decoding
 from planner.replay.recording.event_splitter import EventSplitter
+from planner.replay.whatif.graph_change import with_op_timings
 from tests.examples import examples
 from tests.replay.handmade_traces import Recorder, two_streams
 
 BAD = {
     "empty": b"",
     "blank": b"  \n",
-    "truncated": json.dumps(two_streams().content()).encode()[:-40],
+    "truncated before its events": b'{"schemaVersion": 1, "traceEvents": [{"ph": "X", "ca',
     "not JSON": b"{traceEvents: 7}",
     "binary": bytes(range(256)),
     "another object": b'{"hello": [1, 2]}',
@@ -27,7 +28,6 @@ BAD = {
     "an execution trace": b'{"schema": "1.0.2", "nodes": []}',
     "events of other sorts": b'{"traceEvents": [{"ph": "C", "name": "memory", "ts": 5}]}',
     "foreign spans": b'{"traceEvents": [{"ph": "X", "cat": "browser", "name": "paint", "ts": 5, "dur": 1}]}',
-    "a device alone": b'{"traceEvents": [{"ph": "X", "cat": "kernel", "name": "sgemm", "ts": 5, "dur": 1}]}',
     "an event that is none": b'{"traceEvents": [7]}',
     "a list for a time": b'{"traceEvents": [{"ph": "X", "ts": []}]}',
     "a number": b"7",
@@ -174,3 +174,67 @@ def test_events_are_cut_as_json_says(events, before, after, chunk):
         found += json.loads(b"[" + elements.feed(data[at : at + chunk]) + b"]")
     assert found == events
     assert json.loads(bytes(elements.rest)) == {**before, "traceEvents": [], **after}
+
+
+def test_of_a_trace_that_ends_in_the_middle_the_beginning_is_read(tmp_path):
+    whole = json.dumps(two_streams().content()).encode()
+    path = tmp_path / "cut.json"
+    path.write_bytes(whole[:-40])
+    trace = read_kineto_trace(path)
+    assert len(trace.ops) == 3
+    assert any("ends in the middle" in note for note in trace.notes)
+    assert trace.rank == 0  # which stands before the events
+
+
+def test_kernels_alone_are_broken_down(tmp_path):
+    """One on each of two streams, 30 of 100 together, then a collective."""
+    r = Recorder().device("sgemm", 7, 1000, 60, correlation=1).device("sgemm", 8, 1030, 70, correlation=2)
+    graph = r.device("ncclDevKernel_AllReduce", 20, 1150, 50, correlation=3).graph(tmp_path)
+    made = replay_graphs([graph])
+    parts = made.breakdown().parts
+    assert (parts.compute, parts.exposed_communication, parts.idle) == pytest.approx((1e-4, 5e-5, 5e-5))
+    assert any("no thread of a host" in note for note in graph.notes)
+    assert any("no calls" in note for note in graph.notes)
+
+
+def halves(event):
+    """The event as one that begins and one that ends."""
+    begin = {**event, "ph": "B"}
+    end = {key: event[key] for key in ("name", "pid", "tid")} | {"ph": "E", "ts": event["ts"] + event["dur"]}
+    return [begin, end]
+
+
+def without_category(event):
+    return {key: value for key, value in event.items() if key != "cat"}
+
+
+@pytest.mark.parametrize("how", ["halves", "no category"])
+def test_spans_in_two_halves_and_without_a_category_are_the_same_spans(tmp_path, how):
+    r = two_streams()
+    whole = r.graph(tmp_path)
+    r.events = [
+        each for event in r.events for each in (halves(event) if how == "halves" else [without_category(event)])
+    ]
+    r.events.sort(key=lambda event: (event["ts"], event["ph"] == "B", -event.get("dur", 0)))
+    again = r.graph(tmp_path)
+    assert [(op.name, op.kind, op.start, op.end) for op in again.trace.ops] == [
+        (op.name, op.kind, op.start, op.end) for op in whole.trace.ops
+    ]
+    assert [step.replayed for step in replay_graphs([again]).steps] == pytest.approx([400e-6])
+    assert any("without a category" in note for note in again.notes) == (how == "no category")
+
+
+@pytest.mark.parametrize(
+    "names", [("urEnqueueKernelLaunch", "urQueueFinish"), ("aclrtLaunchKernel", "aclrtSynchronizeDevice")]
+)
+def test_calls_of_other_accelerators_launch_and_wait(tmp_path, names):
+    r = Recorder().step(0, 0, 200)
+    r.call(names[0], 10, 5).device("gemm_kernel", 7, 20, 100)
+    r.call(names[1], 20, 105)
+    for event in r.events:
+        if event["cat"] == "cuda_runtime":
+            event["cat"] = "xpu_runtime"
+    graph = r.graph(tmp_path)
+    assert graph.launching_calls == [0]
+    slower = with_op_timings(graph, lambda _, work: work._replace(seconds=2 * work.seconds))
+    assert replay_graphs([slower]).step_seconds == pytest.approx(300e-6)

@@ -4,7 +4,8 @@ import pytest
 
 from planner.errors import InputError
 from planner.replay import replay_graphs
-from planner.replay.timing.matched_collectives import find_stragglers, match_collectives
+from planner.replay.timing.late_ranks import find_stragglers
+from planner.replay.timing.matched_collectives import match_ranks
 from planner.replay.whatif import parse_changes, predict_changes
 from planner.replay.whatif.graph_change import WhatIfOptions, with_op_timings
 from planner.workflows.replaying import replay_traces
@@ -59,23 +60,21 @@ def test_when_the_straggler_is_as_quick_as_the_others_nobody_waits(tmp_path):
 
 def test_the_straggler_is_named_with_what_it_is_slow_at(tmp_path):
     graphs = two(tmp_path)
-    met, notes = match_collectives(graphs)
-    assert not notes
-    first, second = find_stragglers(graphs, met)
-    assert (first.rank, first.last, first.of) == (1, 1, 1)
+    made = replay_graphs(graphs)
+    assert not made.matched.notes
+    first, second = find_stragglers(made)
+    assert (first.rank, first.last, first.of, first.slow) == (1, 1, 1, True)
     assert first.kept_waiting == pytest.approx(200 * US)
-    assert dict(first.slower)["gemm"] == pytest.approx(100 * US)  # than the median of the two
+    assert dict(first.slower)["gemm"] == pytest.approx(200 * US)  # than the other
+    assert first.cause == ("kernels", "gemm", pytest.approx(200 * US))
     assert (second.rank, second.last) == (0, 0)
 
 
 def test_unmatched_collectives_are_noted(tmp_path):
     more = rank(1, 300, 321, 50).launch("ncclKernel_AllReduce_RING", 560, 5, 20, 570, 10)
-    met, notes = match_collectives([rank(0, 100, 121, 250).graph(tmp_path), more.graph(tmp_path)])
-    assert not met
-    assert "different numbers" in notes[0]
-    met, notes = match_collectives([rank(0, 100, 121, 50).graph(tmp_path), rank(1, 300, 321, 50).graph(tmp_path)])
-    assert not met
-    assert "do not overlap" in notes[0]
+    made = match_ranks([rank(0, 100, 121, 250).graph(tmp_path), more.graph(tmp_path)])
+    assert not made.collectives
+    assert "different numbers" in made.notes[0]
 
 
 def test_collectives_match_by_order_where_clocks_disagree(tmp_path):
@@ -84,14 +83,34 @@ def test_collectives_match_by_order_where_clocks_disagree(tmp_path):
         event["ts"] += 5e9
     made = replay_graphs([rank(0, 100, 121, 250).graph(tmp_path), late.graph(tmp_path)])
     assert [step.replayed / US for step in made.steps] == pytest.approx([600, 600])
-    assert any("clocks" in note for note in made.notes)
+    assert made.matched.clocks[1].offset == pytest.approx(5000, abs=1e-6)
+
+
+def test_captures_of_different_moments_are_refused(tmp_path):
+    """The collectives of a rank follow each other at other intervals than those of the other rank."""
+    graphs = []
+    for number, gap in ((0, 2000), (1, 9000)):
+        r = Recorder(number, 2).step(0, 0, 90_000)
+        for i in range(4):
+            at = 100 + i * i * gap
+            r.launch("ncclKernel_AllReduce_RING", at, 5, 20, at + 20, 50)
+        graphs.append(r.graph(tmp_path))
+    with pytest.raises(InputError, match="recorded at different times"):
+        match_ranks(graphs)
+
+
+def test_equal_captures_of_two_ranks_are_two(tmp_path):
+    answer = replay_traces([rank(number, 100, 121, 50).write(tmp_path, f"{number}.json") for number in (0, 1)])
+    assert len(answer.replay.matched.collectives) == 1
+    assert not any(late.slow for late in answer.stragglers)
+    assert [late.last for late in answer.stragglers] == [0, 0]
 
 
 def test_different_steps_are_noted(tmp_path):
     other = rank(1, 300, 321, 50)
     next(event for event in other.events if event["name"] == "ProfilerStep#0")["name"] = "ProfilerStep#1"
     made = replay_graphs([rank(0, 100, 121, 250).graph(tmp_path), other.graph(tmp_path)])
-    assert any("different steps" in note for note in made.notes)
+    assert any("different steps" in note for note in made.matched.notes)
     assert len(made.slowest_ranks(replayed=True)) == 2
 
 

@@ -24,7 +24,7 @@ def replayed(graph):
     made = replay_graphs([graph])
     _, ends = made.op_times(0)
     order = sorted(range(len(ends)), key=lambda i: (int(graph.trace.streams[graph.trace.ops[i].stream].split()[1]), i))
-    return [ends[i] * 1e6 for i in order], made.segment_end(0, graph.steps[0].end.number) * 1e6
+    return [ends[i] * 1e6 for i in order], made.segment_end(0, graph.steps[0].end.segment.number) * 1e6
 
 
 @examples(150)

@@ -1,11 +1,14 @@
 """Replays of small traces are exact to the microsecond, and keep the invariants of every replay."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from planner.errors import InputError
 from planner.replay import DEPENDENCY_KINDS, find_critical_path, rank_operators, replay_graphs
-from planner.replay.dependencies.inter_stream import MAX_DEVICE_GAP
+from planner.replay.dependencies.host_segments import MAX_OWN_GAP
+from planner.replay.dependencies.launches import MAX_DEVICE_GAP
 from planner.replay.whatif.graph_change import with_op_timings, with_segment_seconds
 from tests.replay.handmade_traces import BACKWARD, MAIN, Recorder, two_streams
 
@@ -51,7 +54,8 @@ def test_without_inter_stream_the_streams_run_beside_each_other(tmp_path):
 @pytest.mark.parametrize("factor", [0.5, 3.0])
 def test_scaling_all_durations_scales_the_step(tmp_path, factor):
     graph = two_streams().graph(tmp_path)
-    every = with_segment_seconds(graph, lambda piece: piece.seconds * factor)
+    pieces = [replace(each, seconds=each.seconds * factor, unseen=each.unseen * factor) for each in graph.segments]
+    every = replace(graph, segments=pieces)
     every = with_op_timings(
         every, lambda _, w: w._replace(**{n: getattr(w, n) * factor for n in ("seconds", "lead", "delay", "unseen")})
     )
@@ -140,7 +144,8 @@ def test_unexplained_gaps_are_unseen(tmp_path):
     late = 500 * US - 15 * US
     assert sum(work.unseen for work in graph.op_timings) == pytest.approx(late, abs=MAX_DEVICE_GAP)
     assert seconds(graph) == pytest.approx([900 * US])
-    assert seconds(graph, ["unseen"])[0] == pytest.approx(900 * US - late, abs=MAX_DEVICE_GAP)
+    rest = 900 * US - 605 * US - MAX_OWN_GAP  # after the last call the host does nothing that is recorded
+    assert seconds(graph, ["unseen"])[0] == pytest.approx(900 * US - late - rest, abs=MAX_DEVICE_GAP)
 
 
 def test_work_launched_before_the_capture_begins_when_it_did(tmp_path):
@@ -207,16 +212,17 @@ def test_gaps_within_a_graph_and_before_the_capture_are_unseen(tmp_path):
     r.device("sgemm", 7, 25, 20).device("sgemm", 7, 545, 20).call("cudaStreamSynchronize", 30, 540)
     graph = r.graph(tmp_path)
     made = replay_graphs([graph])
-    assert made.steps[0].replayed == pytest.approx(900 * US)
-    assert made.copied.unseen == pytest.approx((100 + 500) * US, abs=MAX_DEVICE_GAP)
-    assert seconds(graph, ["unseen"])[0] == pytest.approx(400 * US, abs=MAX_DEVICE_GAP)
+    assert made.steps[0].replayed == pytest.approx(790 * US)  # it begins when the work before it has ended
+    host = 330 * US - MAX_OWN_GAP  # after the last call
+    assert made.copied.unseen == pytest.approx((100 + 500) * US + host, abs=MAX_DEVICE_GAP)
+    assert seconds(graph, ["unseen"])[0] == pytest.approx(790 * US - 500 * US - host + 100 * US, abs=MAX_DEVICE_GAP)
 
 
 def test_a_long_call_that_waits_for_nothing_found_is_unseen(tmp_path):
     r = Recorder().step(0, 0, 1000).launch("sgemm", 10, 5, 7, 20, 30).call("cudaDeviceSynchronize", 20, 35)
     graph = r.call("cudaStreamSynchronize", 200, 600).graph(tmp_path)
-    assert replay_graphs([graph]).copied.unseen == pytest.approx(
-        595 * US
-    )  # the first call takes 5 after its stream is done
+    gaps = (145 + 200) * US - 2 * MAX_OWN_GAP  # between the calls, and after them
+    call = 595 * US  # the first call takes 5 after its stream is done
+    assert replay_graphs([graph]).copied.unseen == pytest.approx(call + gaps)
     assert seconds(graph) == pytest.approx([1000 * US])
-    assert seconds(graph, ["unseen"]) == pytest.approx([405 * US])
+    assert seconds(graph, ["unseen"]) == pytest.approx([1000 * US - call - gaps])

@@ -77,7 +77,6 @@ def test_no_prediction_is_quicker_than_the_busiest_stream(tmp_path):
     graph = r.graph(tmp_path)
     found = predicted([graph], fuse=("launches",))
     assert found.step_seconds >= sum(each.seconds for each in graph.op_timings) - 1e-12
-    assert found.assumed[-1][0] == "steady state"
 
 
 @pytest.mark.parametrize("count", [3, 4, 7])

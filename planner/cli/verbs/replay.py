@@ -34,6 +34,9 @@ def replay(
     fuse: Annotated[
         list[str] | None, typer.Option(help="What if kernels were launched as one CUDA graph: `launches`.")
     ] = None,
+    against: Annotated[
+        Path | None, typer.Option(help="An earlier recording, or a folder of one: which kernels changed, came, went.")
+    ] = None,
     trace: Annotated[
         Path | None, typer.Option(help="Write the replayed and the measured timeline here, for Perfetto.")
     ] = None,
@@ -41,10 +44,12 @@ def replay(
 ) -> None:
     """Replay torch.profiler traces: steps, critical path, stragglers, what-ifs.
 
+    It leads with what the steps are bound by, how much of them the trace explains, and which rank is slow and why. A
+    step ends when its work ends on the device. Clocks of ranks are put right by collectives that all leave together.
+
     Durations are taken from the trace; dependencies are inferred. The error of a replayed step shows a dependency that
-    was inferred wrongly, not one that is missing: a missing one's wait is copied with the host's time or the device's
-    gaps. How much shorter a step gets `--without` a kind of dependency is what that kind explains; `explained` leaves
-    out waits of the device that no inferred dependency accounts for.
+    was inferred wrongly, not one that is missing: a missing one's wait is copied. `explained` leaves out waits and gaps
+    that nothing in the trace accounts for. How much shorter a step gets `--without` a kind is what that kind explains.
 
     `--set layers` and `pp` are refused where a step has no repeating sequence of kernels; `pp` also without a backward
     pass. Of the public traces that were tried, layers are found in those of inference (4, 18 and 24) and in none of
@@ -64,9 +69,11 @@ def replay(
     with progress.progress_bar("reading", "traces") as on_progress:
         changes = WhatIfOptions(options[0], bandwidth, *options[1:])
         answer = replaying.replay_traces(traces, without or (), changes, on_progress)
+        compared = replaying.compare_with(answer, against, on_progress) if against else None
     if trace:
-        write_chrome_trace(trace, answer.replay)
+        write_chrome_trace(trace, answer.replay, answer.critical_path)
     if json:
-        render.emit(True, views.summary(answer))
+        render.emit(True, {**views.summary(answer), "against": compared and views.comparison_answer(compared)})
     else:
-        render.emit(False, {}, views.replay_view(answer, trace))
+        shown = views.comparison_lines(compared) if compared else ()
+        render.emit(False, {}, *shown, views.replay_view(answer, trace))

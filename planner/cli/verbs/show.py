@@ -98,7 +98,10 @@ def simulate(
 
 
 def report(
-    what: Annotated[Path, typer.Argument(help="A plan, a trace, a folder of published records, or a ledger of runs.")],
+    what: Annotated[
+        Path,
+        typer.Argument(help="A plan, a trace, a folder of recorded traces or published records, or a ledger."),
+    ],
     output: Annotated[Path, typer.Option("--output", "-o", help="File to write the page to.")] = Path("report.html"),
     measured: Annotated[
         Path | None, typer.Option(help="For a plan: the trace of a run of it, to compare with the simulation.")

@@ -11,14 +11,22 @@ from rich.text import Text
 from planner.cli.views.plain_table import table
 from planner.printable import one_line
 from planner.replay import PathLink
-from planner.replay.timing import Straggler, median_step_error, worst_step_error
-from planner.units import duration, percent
+from planner.replay.timing import ReplayComparison, Straggler, median_step_error, worst_step_error
+from planner.units import US, duration, percent
 from planner.workflows.replaying import ReplayAnswer
 
 HARDLY = 0.01  # share of the measured time below which others hardly wait for a rank
-EXPLAINS = 0.1  # share of the time waited for a rank that its slower kernels take at least where they are the cause
 SHOWN = 12  # rows of a printed table
 LONGEST = 60  # characters of a printed name
+KERNEL_HARDLY = 1 * US  # of a step, below which a kernel is not counted as changed
+KERNELS_SHOWN = 15  # kernels in the printed table
+PART_NAMES = {
+    "compute": "compute",
+    "overlapped": "overlapped",
+    "exposed_communication": "exposed communication",
+    "copies": "copies",
+    "idle": "idle",
+}
 LINKS = 10_000  # of the critical path in the JSON answer: the longest
 
 
@@ -26,6 +34,7 @@ def summary(answer: ReplayAnswer) -> dict[str, Any]:
     """The JSON answer of `planner replay`."""
     replayed = answer.replay
     return {
+        "verdict": answer.verdict._asdict(),
         "steps": [
             {
                 "rank": step.rank,
@@ -50,11 +59,20 @@ def summary(answer: ReplayAnswer) -> dict[str, Any]:
         "critical_path_left_out": max(0, len(answer.critical_path) - LINKS),
         "operators": [operator._asdict() for operator in answer.operators],
         "ranks": rank_answers(answer),
-        "stragglers": [{**each._asdict(), "slower": dict(each.slower)} for each in answer.stragglers],
+        "stragglers": [straggler_answer(each) for each in answer.stragglers],
+        "clocks": [
+            {"rank": graph.trace.rank, **clock._asdict()}
+            for graph, clock in zip(replayed.graphs, replayed.matched.clocks, strict=False)
+        ],
         "streams": [each._asdict() for each in replayed.stream_seconds()],
         "whatif": whatif_answer(answer),
         "notes": answer.notes,
     }
+
+
+def straggler_answer(late: Straggler) -> dict[str, Any]:
+    cause = late.cause and {**late.cause._asdict(), "text": late.cause.text}
+    return {**late._asdict(), "cause": cause, "slower": dict(late.slower)}
 
 
 def copied_answer(answer: ReplayAnswer) -> dict[str, Any]:
@@ -126,21 +144,18 @@ def replay_view(answer: ReplayAnswer, trace: Path | None) -> RenderableType:
 
 
 def replay_lines(answer: ReplayAnswer, trace: Path | None) -> Iterator[RenderableType]:
-    replayed, copied = answer.replay, answer.replay.copied
+    yield from verdict_lines(answer)
     if answer.stragglers:
         yield from (slowest_rank(answer), Text(), stragglers(answer), Text())
+    if answer.replay.matched.clocks:
+        yield from (clock_table(answer), Text())
     yield step_table(answer)
-    yield Text.assemble(
-        "\nmedian error ",
-        (percent(replayed.median_error), "bold"),
-        f", worst {percent(replayed.worst_error)}; explained: without {duration(copied.unseen)} of waits that no "
-        f"inferred dependency accounts for, median error {percent(median_step_error(answer.explained))}, "
-        f"worst {percent(worst_step_error(answer.explained))}",
-    )
+    copied = answer.replay.copied
     yield Text(
         f"copied from the trace: {duration(copied.host)} of host threads, {duration(copied.gaps)} of gaps between "
-        f"operations; {copied.launched:,} of {copied.operations:,} operations have a launch. Waits whose dependency "
-        "was not inferred are part of this; `--without` a kind of dependency shows what that kind explains",
+        f"operations; {copied.launched:,} of {copied.operations:,} operations have a launch. The error of a replayed "
+        "step shows a dependency that was inferred wrongly, none that is missing; `--without` a kind shows what that "
+        "kind explains",
         style="dim",
     )
     yield from (Text(), breakdown_table(answer), Text(), critical_path_table(answer))
@@ -188,36 +203,71 @@ def critical_path_table(answer: ReplayAnswer) -> RenderableType:
     return rows
 
 
+def verdict_lines(answer: ReplayAnswer) -> Iterator[RenderableType]:
+    """What the steps are bound by, and how much of them the trace explains."""
+    verdict = answer.verdict
+    others = ", ".join(
+        f"{bound} {percent(share)}"
+        for bound, share in verdict.shares.items()
+        if bound != verdict.bound and share >= 0.001
+    )
+    ahead = f"; the host runs {duration(verdict.host_ahead)} ahead" if verdict.host_ahead > 0 else ""
+    share = f" takes {percent(verdict.shares[verdict.bound])} of the critical path"
+    named, _, what = verdict.text.partition(":")
+    what = f":{what}" if what else what
+    yield Text.assemble((named, "bold"), f"{what}{share}{f' ({others})' if others else ''}{ahead}")
+    unexplained = 1 - verdict.explained
+    rest = (
+        f"; {percent(unexplained)} are waits and gaps that nothing in the trace explains: a replay copies those"
+        if unexplained >= 0.0005
+        else ""
+    )
+    yield Text.assemble(
+        (f"{percent(verdict.explained)} of the steps explained", "bold"), f" by what the trace shows{rest}"
+    )
+
+
 def slowest_rank(answer: ReplayAnswer) -> Text:
-    """Which rank the others waited for, or that they hardly waited, with what it is slow at."""
+    """Which rank makes the others slower, by how much, and why; or that none does."""
     first = answer.stragglers[0]
     measured = sum(step.measured for step in answer.replay.steps if step.rank == first.rank)
-    share = first.kept_waiting / measured if measured else 0.0
-    waited = f"{duration(first.kept_waiting)} ({percent(share)} of the measured time)"
-    if share < HARDLY:
-        return Text(f"no rank is slow: the others waited for rank {first.rank} most, {waited}")
-    named = f"rank {first.rank} is slow"
-    more = f": the others waited {waited} for it, at {first.last:,} of {first.of:,} collectives; "
-    return Text.assemble((named, "bold"), more, lateness(first))
-
-
-def lateness(late: Straggler) -> str:
-    """Whether a rank's kernels explain that the others waited for it."""
-    work = ", ".join(f"{kind} +{duration(seconds)}" for kind, seconds in late.slower)
-    if sum(seconds for _, seconds in late.slower) >= EXPLAINS * late.kept_waiting:
-        return f"beyond the median rank: {work}"
-    slower = f" but for {work}" if work else ""
-    return (
-        f"its kernels are as quick as the median rank's{slower}: it began late, so look at its host and its data loader"
+    waited = f"the others waited {duration(first.kept_waiting)} for it, at {first.last:,} of {first.of:,} collectives"
+    if first.slow and first.cause:
+        share = percent(first.delay / measured if measured else 0.0)
+        more = f" (+{duration(first.cause.seconds)})" if first.cause.what else ""
+        return Text.assemble(
+            (f"rank {first.rank} is slow", "bold"),
+            f": it makes the steps {share} longer; {waited}. ",
+            first.cause.text,
+            more,
+        )
+    most = max(answer.stragglers, key=lambda late: (late.kept_waiting, -late.rank))
+    if most.kept_waiting < HARDLY * measured:
+        return Text("no rank is slow: the others hardly wait for any")
+    return Text(
+        f"no rank is slow: rank {most.rank} came late ({duration(most.kept_waiting)}), but its steps take no longer "
+        "than the others': by chance, or for what was before the recording"
     )
 
 
 def stragglers(answer: ReplayAnswer) -> RenderableType:
-    columns = (">last to arrive", ">others waited", "own work slower than the median rank's")
-    rows = table("rank", *columns, title="stragglers: ranks that others waited for, measured")
-    for late in answer.stragglers:
+    columns = (">last to arrive", ">others waited", ">delay", "own work slower than the other ranks'")
+    rows = table("rank", *columns, title="ranks, those that delay the others first")
+    for late in answer.stragglers[:SHOWN]:
         slower = ", ".join(f"{kind} +{duration(seconds)}" for kind, seconds in late.slower)
-        rows.add_row(str(late.rank), f"{late.last} of {late.of}", duration(late.kept_waiting), slower)
+        times = (duration(late.kept_waiting), duration(late.delay))
+        rows.add_row(str(late.rank), f"{late.last} of {late.of}", *times, slower)
+    return rows
+
+
+def clock_table(answer: ReplayAnswer) -> RenderableType:
+    """Clocks of the ranks beside that of the first."""
+    matched = answer.replay.matched
+    title = f"clocks, fitted to collectives that end together to {duration(matched.residual)}"
+    rows = table("rank", ">ahead", ">gains in a second", ">collectives", title=title)
+    for graph, clock in [*zip(answer.replay.graphs, matched.clocks, strict=True)][:SHOWN]:
+        times = [f"{'−' if value < 0 else ''}{duration(abs(value))}" for value in (clock.offset, clock.drift)]
+        rows.add_row(str(graph.trace.rank), *times, f"{clock.collectives:,}")
     return rows
 
 
@@ -241,3 +291,48 @@ def plain(name: str, style: str = "") -> Text:
 
 def short(name: str) -> str:
     return name if len(name) <= LONGEST else name[: LONGEST - 1] + "…"
+
+
+def comparison_answer(compared: ReplayComparison) -> dict[str, Any]:
+    """The differences in seconds of the mean step."""
+    return {
+        "before": compared.before._asdict(),
+        "after": compared.after._asdict(),
+        "seconds": compared.seconds,
+        "kernel_seconds": compared.kernel_seconds,
+        "kernels": [{**each._asdict(), "seconds": each.seconds} for each in compared.kernels],
+    }
+
+
+def comparison_lines(compared: ReplayComparison) -> Iterator[RenderableType]:
+    """Parts of the step and kernels that differ, both with their sums."""
+    yield Text.assemble(
+        ("against the earlier recording ", ""),
+        (f"a step takes {signed(compared.seconds)}", "bold"),
+        f": {duration(sum(compared.before))} before, {duration(sum(compared.after))} now",
+    )
+    parts = table("part", ">before", ">now", ">difference", title="the mean step of the mean rank")
+    for name in compared.before._fields:
+        was, now = getattr(compared.before, name), getattr(compared.after, name)
+        parts.add_row(PART_NAMES[name], duration(was), duration(now), signed(now - was))
+    yield parts
+    counts = {
+        change: sum(each.change == change for each in compared.kernels if abs(each.seconds) >= KERNEL_HARDLY)
+        for change in ("changed", "came", "went")
+    }
+    listed = ", ".join(f"{count} {change}" for change, count in counts.items())
+    title = f"kernels: {listed}; {signed(compared.kernel_seconds)}"
+    kernels = table("kernel", "kind", "", ">before", ">now", ">difference", title=title)
+    for each in compared.kernels[:KERNELS_SHOWN]:
+        times = (duration(each.before), duration(each.after), signed(each.seconds))
+        kernels.add_row(plain(short(each.name)), each.kind, each.change, *times)
+    rest = compared.kernels[KERNELS_SHOWN:]
+    if rest:
+        before, after = sum(each.before for each in rest), sum(each.after for each in rest)
+        kernels.add_row(f"{len(rest)} others", "", "", duration(before), duration(after), signed(after - before))
+    yield from (kernels, Text())
+
+
+def signed(seconds: float) -> str:
+    """A difference with its sign."""
+    return f"{'−' if seconds < 0 else '+'}{duration(abs(seconds))}"

@@ -2,17 +2,24 @@
 
 A segment is one activity of the event clock. Its own seconds run from the latest end of what it had to wait for, as
 measured (the previous segment of the thread and whatever else it awaits), to its end. Gaps between operators are host
-time. Where a synchronising call waits for nothing that was found, its time beyond the median of other such calls is
-`unseen`.
+time as far as a program's own instructions may take them; what is longer is `unseen`, as nothing in the trace says
+whether the thread worked or waited. So is the time of a synchronising call that waits for nothing that was found,
+beyond the median of other such calls.
 """
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Literal
 
+from planner.units import US
+
 DependencyKind = Literal["threads", "launch", "synchronise", "inter-stream", "unseen"]
 DEPENDENCY_KINDS: tuple[DependencyKind, ...] = ("threads", "launch", "synchronise", "inter-stream", "unseen")
+
+
+MAX_OWN_GAP = 100 * US  # between two operators, that a program's own instructions are taken to need at most
 
 
 @dataclass(eq=False, slots=True)
@@ -48,8 +55,8 @@ class HostThreads:
         self.by_thread[thread].append(segment)
         return segment
 
-    def finish(self, op_ends: Sequence[float]) -> list[HostSegment]:
-        """All segments thread by thread, with their own seconds."""
+    def finish(self, op_ends: Sequence[float], idle: "Sequence[Sequence[tuple[float, float]]]") -> list[HostSegment]:
+        """All segments thread by thread, with their own seconds; `idle`: long gaps of each thread, in order."""
         found: list[HostSegment] = []
         for segments in self.by_thread:
             segments.sort(key=lambda segment: segment.end)
@@ -60,6 +67,8 @@ class HostThreads:
                 awaited += [op_ends[op] for _, op in segment.awaited_streams]
                 awaited += [other.end for other in segment.awaited_segments]
                 segment.seconds = max(0.0, segment.end - max(before, *awaited, before))
+                segment.unseen = unseen_in_gaps(idle[segment.thread], segment.end - segment.seconds, segment.end)
+                segment.seconds -= segment.unseen
                 segment.number = len(found)
                 before = segment.end
                 found.append(segment)
@@ -76,5 +85,16 @@ def split_unmatched(segments: Sequence[HostSegment]) -> None:
     matched = [segment.seconds for segment in segments if segment.synchronises]
     usual = median(matched) if matched else 0.0
     for segment in unmatched:
-        segment.unseen = max(0.0, segment.seconds - usual)
-        segment.seconds -= segment.unseen
+        unseen = max(0.0, segment.seconds - usual)
+        segment.unseen += unseen
+        segment.seconds -= unseen
+
+
+def unseen_in_gaps(gaps: Sequence[tuple[float, float]], begin: float, end: float) -> float:
+    """Seconds of gaps of a thread within a time span, beyond what the program's own time in each may be."""
+    unseen = 0.0
+    at = max(0, bisect_right(gaps, (begin, float("inf"))) - 1)
+    while at < len(gaps) and gaps[at][0] < end:
+        unseen += max(0.0, min(end, gaps[at][1]) - max(begin, gaps[at][0]) - MAX_OWN_GAP)
+        at += 1
+    return unseen

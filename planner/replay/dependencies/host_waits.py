@@ -8,7 +8,8 @@ whose work ended last before the return. Calls that fit neither are counted, and
 The backward thread starts when the main thread has called it and waits; the main thread resumes when that is done.
 Traces do not record this, but gaps show it: thread U resumes at s; of all threads that fell idle at most a tolerance
 before s and stayed idle, T fell idle last; and U was idle then. The time in between is the wake-up latency. Threads
-that never run an operator (watchdogs that query events) are ignored.
+that never run an operator (watchdogs that query events) are ignored. A gap that ends with a collective that the host's
+threads do, as gloo's, is a wait for that.
 """
 
 from bisect import bisect_right
@@ -17,9 +18,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from planner.replay.dependencies.host_segments import HostThreads
+from planner.replay.dependencies.host_segments import MAX_OWN_GAP, HostThreads
 from planner.replay.dependencies.launches import MAX_RETURN_LATENCY, MIN_BLOCKING_CALL, TIME_RESOLUTION, StreamQueues
-from planner.replay.recording.recorded_names import RUNTIME_PREFIX, call_effect
+from planner.replay.recording.recorded_names import GARBAGE, LOADER, RUNTIME_PREFIX, call_effect, host_kind
 from planner.replay.recording.recorded_trace import HostSpans, RecordedTrace, RuntimeCall
 from planner.units import MS, US
 
@@ -117,8 +118,14 @@ def add_handovers(trace: RecordedTrace, threads: HostThreads) -> int:
     linked = {frozenset((link.thread, link.to_thread)) for link in trace.arrows}
     gaps = sorted(gap for thread in operator_threads(trace.host) for gap in idle_gaps(trace.host, thread))
     starts = [gap.start for gap in gaps]
+    collectives = sorted((op.end, i) for i, op in enumerate(trace.ops) if op.kind == "collective")
     for gap in gaps:
         if np.isinf(gap.end):
+            continue
+        over = bisect_right(collectives, (gap.end + TIME_RESOLUTION, 0)) - 1
+        if over >= 0 and collectives[over][0] > max(gap.start, gap.end - MAX_WAKE_LATENCY):
+            threads.cut(gap.thread, gap.start)
+            threads.cut(gap.thread, gap.end).awaited_ops += (collectives[over][1],)
             continue
         waker = waking_gap(gap, gaps, starts, linked)
         if waker:
@@ -152,6 +159,20 @@ def idle_gaps(host: HostSpans, thread: int) -> list[IdleGap]:
     first, last = float(times[0]), float(times[-1])
     before = [IdleGap(0.0, first, thread)] if first > MIN_GAP else []
     return [*before, *within, IdleGap(last, float("inf"), thread)]
+
+
+def long_gaps(host: HostSpans, threads: int) -> list[list[tuple[float, float]]]:
+    """By thread, the gaps in which it is in no operator, call, data loader or garbage collection, if they are long."""
+    special = np.array([host_kind(name) in (LOADER, GARBAGE) for name in host.names], dtype=np.bool_)
+    works = ~host.annotation | special[host.name] if len(host.names) else host.annotation
+    found = []
+    for thread in range(threads):
+        mine = works & (host.thread == thread)
+        start, end = host.start[mine], np.maximum.accumulate(host.end[mine])
+        begins, ends = np.concatenate([[0.0], end]), np.concatenate([start, [np.inf]])
+        long = ends - begins > MAX_OWN_GAP
+        found.append([*zip(begins[long].tolist(), ends[long].tolist(), strict=True)])
+    return found
 
 
 def waking_gap(gap: IdleGap, gaps: list[IdleGap], starts: list[float], linked: set[frozenset[int]]) -> IdleGap | None:

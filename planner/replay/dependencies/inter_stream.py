@@ -19,7 +19,6 @@ from planner.replay.recording.recorded_names import call_effect
 from planner.replay.recording.recorded_trace import RecordedTrace, RuntimeCall
 from planner.units import US
 
-MAX_DEVICE_GAP = 20 * US  # of the device itself, from when all that is known lets work begin until it does
 MAX_WAKE_GAP = 20 * US  # at most, from the end of awaited work to the start of waiting work on another stream
 
 

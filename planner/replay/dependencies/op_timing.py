@@ -6,13 +6,16 @@ same holds for gaps before operations inside a launched CUDA graph, whose order 
 operations that were launched before the capture.
 """
 
+from collections import Counter
 from statistics import median
 from typing import Literal, NamedTuple
 
 from planner.replay.dependencies.host_segments import HostSegment
-from planner.replay.dependencies.inter_stream import MAX_DEVICE_GAP, InterStreamWaits
-from planner.replay.dependencies.launches import TIME_RESOLUTION
+from planner.replay.dependencies.inter_stream import InterStreamWaits
+from planner.replay.dependencies.launches import MAX_DEVICE_GAP, TIME_RESOLUTION
 from planner.replay.recording.recorded_trace import RecordedTrace
+
+MIN_LAUNCHES = 3  # of a graph, from which a gap that all have is its own
 
 
 class OpTiming(NamedTuple):
@@ -25,6 +28,7 @@ class OpTiming(NamedTuple):
     launch: HostSegment | None  # the host segment that launches it
     awaits: tuple[int, ...]  # operations of other streams that it waits for
     previous: int  # the operation before it on its stream; −1: the first
+    hidden: float = 0.0  # of its lead, what launched graphs do there each time without its being shown
 
 
 class OpStart(NamedTuple):
@@ -46,7 +50,8 @@ def time_ops(
     for i, op in enumerate(trace.ops):
         before, after = ends[op.stream], last[op.stream]
         start = max(op.start, before)
-        begun.append(op_start(trace, between, i, after, (queued_at[i] if launching[i] else 0.0, before, start)))
+        queued = queued_at[i] if launching[i] else -1.0
+        begun.append(op_start(trace, between, i, after, (queued, before, start)))
         awaits = tuple(between.awaited_ops.get(i, ()))
         timings.append(OpTiming(max(0.0, op.end - start), 0.0, 0.0, 0.0, launching[i], awaits, after))
         ends[op.stream], last[op.stream] = max(before, op.end), i
@@ -56,7 +61,38 @@ def time_ops(
         for each in begun
     ]
     stream_gap = median_or_zero([each.gap for each in begun if each.by == "stream" and each.gap <= MAX_DEVICE_GAP])
-    return [split_gap(work, each, latency, stream_gap) for work, each in zip(timings, begun, strict=True)]
+    split = [split_gap(work, each, latency, stream_gap) for work, each in zip(timings, begun, strict=True)]
+    return within_graphs(trace, between, split)
+
+
+def within_graphs(trace: RecordedTrace, between: InterStreamWaits, timings: list[OpTiming]) -> list[OpTiming]:
+    """Timings in which gaps next to a launched graph's operations are its own as far as its other launches have them.
+
+    The device runs a graph by itself, so such a gap is no wait for the host: it is work that the profiler does not
+    show, if it is there at other launches, too. A gap is taken for work as far as two others at its place are as long,
+    between operations of the same names and numbers in their launches; so none explains itself.
+    """
+    of_graph = [call >= 0 and "GraphLaunch" in trace.calls[call].name for call in between.launching_call]
+    places: dict[tuple[str, str, int, int], list[int]] = {}
+    launched = Counter[int]()
+    number = []
+    for i, call in enumerate(between.launching_call):
+        launched[call] += 1
+        number.append(launched[call])
+        before = timings[i].previous
+        if before >= 0 and (of_graph[i] or of_graph[before]):
+            place = (trace.ops[before].name, trace.ops[i].name, number[before], number[i])
+            places.setdefault(place, []).append(i)
+    found = [*timings]
+    for ops in places.values():
+        longest = sorted((timings[i].unseen for i in ops), reverse=True)
+        for i in ops if len(ops) >= MIN_LAUNCHES and longest[0] > 0 else ():
+            as_long = longest[2] if timings[i].unseen >= longest[1] else longest[1]
+            hidden = min(as_long, timings[i].unseen)
+            found[i] = timings[i]._replace(
+                hidden=hidden, lead=timings[i].lead + hidden, unseen=timings[i].unseen - hidden
+            )
+    return found
 
 
 def median_or_zero(values: list[float]) -> float:
@@ -75,7 +111,7 @@ def op_start(
     ready, gap = ready_and_gap(trace, between, op, max(queued, before), start)
     if gap > MAX_DEVICE_GAP and not (of_graph and follows) and between.find_by_time(op):
         ready, gap = ready_and_gap(trace, between, op, max(queued, before), start)
-    if call < 0:
+    if queued < 0:
         return OpStart(gap, float("inf"), "graph" if after >= 0 else "capture")
     if ready <= queued:
         return OpStart(gap, start - queued, "launch")

@@ -30,10 +30,14 @@ class SpanArrays:
         return len(self.start)
 
     def add(self, where: int, times: tuple[float, float], name: str, correlation: int = -1, extra: int = 0) -> None:
+        names = self.names
+        number = names.get(name)
+        if number is None:
+            number = names[name] = len(names)
         self.track.append(where)
         self.start.append(times[0])
         self.duration.append(times[1])
-        self.name.append(self.names.setdefault(name, len(self.names)))
+        self.name.append(number)
         self.correlation.append(correlation)
         self.tag.append(extra)
 

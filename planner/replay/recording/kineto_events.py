@@ -30,6 +30,8 @@ MOST_RANKS = 1_000_000
 
 def parse_number(value: NumberOrText) -> float | None:
     """A number written as a number or as text; None where there is none, or it is not finite."""
+    if type(value) is float and -1e300 < value < 1e300:
+        return value
     try:
         found = float(value) if value is not None else None
     except ValueError:
@@ -79,6 +81,7 @@ class TraceFile(msgspec.Struct):
     cuda_driver_version: NumberOrText = None
     cupti_version: NumberOrText = None
     torch_version: NumberOrText = None
+    host_name: NumberOrText = None
     schema: NumberOrText = msgspec.field(default=None, name="schemaVersion")
 
 
@@ -91,20 +94,33 @@ class EventDecoder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.file = TraceFile()
+        self.cut, self.any_events = False, False  # whether the file ends in the middle; whether it had any event
+
+    def chunks(self, elements: EventSplitter) -> Iterator[bytes]:
+        """The bytes of the file, as far as they can be unpacked once there are events. Raises InputError."""
+        try:
+            yield from read_chunks(self.path, RECORDED_TRACE)
+        except InputError as error:
+            if not (isinstance(error.__cause__, EOFError) and elements.inside_events and self.any_events):
+                raise
 
     def events(self) -> Iterator[list[TraceEvent]]:
         """The events in batches. Raises InputError."""
         elements = EventSplitter()
-        for chunk in read_chunks(self.path, RECORDED_TRACE):
+        for chunk in self.chunks(elements):
             whole_events = elements.feed(chunk)
             if len(elements.pending) + len(elements.rest) > MOST_BESIDES:
                 raise self.wrong(f"an event, or what is no event, has more than {byte_size(MOST_BESIDES)}", EXPORT_FIX)
             if whole_events:
                 found: list[TraceEvent] = self.json(EVENT_LIST.decode, b"[" + whole_events + b"]")
+                self.any_events = self.any_events or bool(found)
                 yield found
-        if elements.inside_events:
-            raise self.wrong("the trace ends in the middle", RECORD_AGAIN_FIX)
         rest = bytes(elements.rest.removeprefix(BOM))
+        if elements.inside_events:
+            if not self.any_events:
+                raise self.wrong("the trace ends in the middle", RECORD_AGAIN_FIX)
+            self.cut = True
+            rest += b"]" if rest.lstrip()[:1] == b"[" else b"]}"
         if not rest.strip():
             raise self.wrong("the file is empty", EXPORT_FIX)
         if rest.lstrip()[:1] == b"[":
@@ -137,8 +153,9 @@ class EventDecoder:
 class TraceMetadata:
     """Metadata of one file."""
 
-    def __init__(self, source: str, file: TraceFile) -> None:
-        self.source, self.file = source, file
+    def __init__(self, source: str, decoded: EventDecoder) -> None:
+        self.source, self.file, self.cut = source, decoded.file, decoded.cut
+        file = self.file
         self.distributed: dict[str, Any] = file.distributed if isinstance(file.distributed, dict) else {}
 
     def distributed_int(self, key: str) -> int | None:
@@ -158,13 +175,16 @@ class TraceMetadata:
         return stated if stated is not None and 1 <= stated <= MOST_RANKS else None
 
     def notes(self) -> list[str]:
-        """A note where the stated rank is impossible."""
+        """Notes where the stated rank is impossible, or the file is cut."""
         stated = self.distributed_int("rank")
-        return (
-            []
-            if stated is None or is_possible_rank(stated)
-            else [f"the trace says that its rank is {stated:.6g}: ignored"]
-        )
+        notes = ["the trace ends in the middle: what was written before is replayed"] if self.cut else []
+        if stated is not None and not is_possible_rank(stated):
+            notes.append(f"the trace says that its rank is {stated:.6g}: ignored")
+        return notes
+
+    def host(self) -> str:
+        """The host that recorded the trace; "": not stated."""
+        return str(self.file.host_name or "")
 
     def device(self) -> str:
         devices = self.file.devices

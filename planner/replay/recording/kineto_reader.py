@@ -7,8 +7,10 @@ in a note rather than refused.
 """
 
 import os
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,7 +30,14 @@ from planner.replay.recording.kineto_events import (
     parse_int,
     parse_number,
 )
-from planner.replay.recording.recorded_names import call_effect
+from planner.replay.recording.recorded_names import (
+    COLLECTIVE_CALL,
+    GARBAGE,
+    HOST_COLLECTIVE,
+    RUNTIME_PREFIX,
+    call_effect,
+    host_kind,
+)
 from planner.replay.recording.recorded_trace import (
     PROFILER_STEP,
     DeviceOp,
@@ -46,11 +55,13 @@ DEVICE_CATEGORIES = {
     "gpu_memset": "memset",
     "memset": "memset",
 }
-CALL_CATEGORIES = {"cuda_runtime", "cuda_driver", "runtime", "driver", "hip_runtime", "privateuse1_runtime"}
+CALL_CATEGORY = re.compile(r"(.*_)?(runtime|driver)")  # cuda_, hip_, xpu_, mtia_, privateuse1_, …
+CALL = "runtime"
 OPERATOR_CATEGORIES = {"cpu_op", "operator"}
 ANNOTATION_CATEGORIES = {"user_annotation", "python_function"}
 MODULE = "nn.Module: "
 NO_ARGS = EventArgs()
+HOST_CORRELATIONS = 1 << 61  # the first id of collectives of host threads, which the file does not number
 MAX_SPANS = 4_000_000  # of operators, calls and device operations together
 SpanMask = NDArray[np.bool_]
 ResolvedSpan = tuple[str, int, float, float, int, int]
@@ -66,7 +77,7 @@ def read_kineto_trace(path: str | Path) -> RecordedTrace:
         reading.add(events)
     if decoding.file.events is None:
         raise InputError("the file has no `traceEvents`", where=str(path), fix=EXPORT_FIX)
-    return reading.assemble(TraceMetadata(str(path), decoding.file))
+    return reading.assemble(TraceMetadata(str(path), decoding))
 
 
 class TraceAssembler:
@@ -76,28 +87,54 @@ class TraceAssembler:
         self.source = source
         self.anomalies = Counter[str]()
         self.threads: dict[tuple[str, str], int] = {}
+        self.threads_as_written: dict[tuple[NumberOrText, NumberOrText], int] = {}
         self.streams: dict[tuple[int, int | str], int] = {}
         self.groups: dict[str, int] = {"": 0}
-        self.kinds = sorted({*DEVICE_CATEGORIES.values()})
+        self.kinds = sorted({*DEVICE_CATEGORIES.values(), "collective"})
+        self.opened: dict[tuple[str, str], list[TraceEvent]] = {}  # by thread, events that have begun and not ended
+        self.collective_calls = SpanArrays()
         self.host, self.calls, self.steps = SpanArrays(), SpanArrays(), SpanArrays()
         self.ops = {kind: SpanArrays() for kind in self.kinds}
         self.sync_targets: dict[int, SyncTarget] = {}
         self.flows = FlowArrows()
+        self.correlated = False  # whether operations of the device have correlation ids
 
     def add(self, events: list[TraceEvent]) -> None:
         """Add a batch of events. Raises InputError."""
         for event in events:
             if event.ph == "X":
                 self.add_span(event)
-            elif event.ph in ("s", "f") and not self.flows.add(event):
-                self.anomalies["without a time"] += 1
+            elif event.ph in ("B", "E"):
+                self.add_half(event)
+            elif event.ph in ("s", "f"):
+                if self.correlated and event.cat == "ac2g":
+                    continue  # what correlation ids say is not asked of arrows
+                if not self.flows.add(event):
+                    self.anomalies["without a time"] += 1
         if len(self.host) + sum(map(len, self.ops.values())) > MAX_SPANS:
             what = f"the trace has more than {MAX_SPANS:,} operators, calls and device operations"
             raise InputError(what, where=self.source, fix="record fewer steps")
 
+    def add_half(self, event: TraceEvent) -> None:
+        """Add one end of a span that is written as two events (`ph: B`, `ph: E`)."""
+        begun = self.opened.setdefault((normalised_id(event.pid), normalised_id(event.tid)), [])
+        if event.ph == "B":
+            begun.append(event)
+            return
+        start = parse_number(begun[-1].ts) if begun else None
+        end = parse_number(event.ts)
+        if start is None or end is None:
+            self.anomalies["that end and never began"] += 1
+            return
+        whole = begun.pop()
+        whole.dur = end - start
+        self.add_span(whole)
+
     def add_span(self, event: TraceEvent) -> None:
         """Add a complete event (`ph: X`)."""
-        category = (event.cat or "").lower()
+        category = category_of(event.cat) if event.cat else guessed_category(event)
+        if not event.cat:
+            self.anomalies["without a category, of which the name and the stream tell what they are,"] += 1
         start, duration = parse_number(event.ts), parse_number(event.dur)
         if start is None:
             self.anomalies["without a time"] += 1
@@ -108,7 +145,7 @@ class TraceAssembler:
         times = (start, duration)
         if category in DEVICE_CATEGORIES:
             self.add_op(event, DEVICE_CATEGORIES[category], times)
-        elif category in CALL_CATEGORIES:
+        elif category == CALL:
             self.add_call(event, times)
         elif category == "cuda_sync":
             args = event.args or NO_ARGS
@@ -117,6 +154,9 @@ class TraceAssembler:
                 self.stream_if_named(args.device, args.on_stream),
                 parse_int(args.record),
             )
+        elif (event.name or "").startswith(HOST_COLLECTIVE):
+            event.args = EventArgs(device=-1, stream=normalised_id(event.tid))
+            self.add_op(event, "collective", times)
         elif category in OPERATOR_CATEGORIES or category in ANNOTATION_CATEGORIES:
             self.add_host_span(event, category, times)
 
@@ -126,25 +166,32 @@ class TraceAssembler:
         stream = self.stream_number(device, event.tid if args.stream is None else args.stream)
         group = str(args.group) if args.group is not None else ""
         number_of = self.groups.setdefault(group, len(self.groups))
+        self.correlated = self.correlated or args.correlation is not None
         self.ops[kind].add(stream, times, event.name or "", self.correlation(args), number_of)
 
     def add_call(self, event: TraceEvent, times: tuple[float, float]) -> None:
         name, thread = event.name or "", self.thread_number(event)
         self.host.add(thread, times, name)
-        if call_effect(name) != "nothing":
+        if call_effect(name) != "nothing" or not RUNTIME_PREFIX.match(name):
             self.calls.add(thread, times, name, self.correlation(event.args or NO_ARGS))
 
     def add_host_span(self, event: TraceEvent, category: str, times: tuple[float, float]) -> None:
         name = event.name or ""
-        if category == "python_function" and not name.startswith(MODULE):
+        if category == "python_function" and not name.startswith(MODULE) and host_kind(name) != GARBAGE:
             return
         thread = self.thread_number(event)
         if PROFILER_STEP.match(name) and category == "user_annotation":
             self.steps.add(thread, times, name)
+        if category in OPERATOR_CATEGORIES and COLLECTIVE_CALL.match(name):
+            self.collective_calls.add(thread, times, name)
         self.host.add(thread, times, name, extra=category in ANNOTATION_CATEGORIES)
 
     def thread_number(self, event: TraceEvent) -> int:
-        return self.threads.setdefault((normalised_id(event.pid), normalised_id(event.tid)), len(self.threads))
+        known = self.threads_as_written.get((event.pid, event.tid))
+        if known is None:
+            named = (normalised_id(event.pid), normalised_id(event.tid))
+            known = self.threads_as_written[event.pid, event.tid] = self.threads.setdefault(named, len(self.threads))
+        return known
 
     def stream_number(self, device: NumberOrText, stream: NumberOrText) -> int:
         """The number of a stream, which the file may identify by a number or by another name."""
@@ -162,13 +209,16 @@ class TraceAssembler:
 
     def assemble(self, about: TraceMetadata) -> RecordedTrace:
         """The trace of all events that were added. Raises InputError."""
+        self.number_host_collectives()
+        left_open = sum(map(len, self.opened.values()))
+        self.anomalies["that begin and never end"] += left_open
         all_spans = [self.host, *self.ops.values()]
         center = median_start(all_spans)
         plausible = {id(spans): spans.plausible(center) for spans in (*all_spans, self.calls, self.steps)}
         implausible = sum(int((~plausible[id(spans)]).sum()) for spans in all_spans)
         self.anomalies["dropped, more than a day from the others,"] += implausible
-        if not plausible[id(self.host)].any():
-            message = "the trace has no spans of a host (`ph: X` with a `cat` such as cpu_op)"
+        if not any(each.any() for each in plausible.values()):
+            message = "the trace has no spans of a host or a device (`ph: X` with a `cat` such as cpu_op or kernel)"
             raise InputError(message, where=self.source, fix=EXPORT_FIX)
         base = min(
             float(spans.starts()[plausible[id(spans)]].min()) for spans in all_spans if plausible[id(spans)].any()
@@ -181,9 +231,10 @@ class TraceAssembler:
             rank=about.rank(),
             world_size=about.world_size(),
             device=about.device(),
+            host_name=about.host(),
             versions=about.versions(),
             base=base * US,
-            threads=tuple(f"thread {tid}" for _, tid in self.threads),
+            threads=tuple(f"thread {tid}" for _, tid in self.threads) or ("no thread recorded",),
             streams=tuple(f"stream {stream}" for _, stream in self.streams),
             host=self.host.host_spans(base, plausible[id(self.host)]),
             calls=tuple(sorted(calls, key=lambda call: (call.thread, call.start, call.end))),
@@ -193,6 +244,19 @@ class TraceAssembler:
             steps=tuple(sorted(steps, key=lambda mark: (mark.start, mark.end))),
             notes=(*about.notes(), *notes),
         )
+
+    def number_host_collectives(self) -> None:
+        """Give collectives of host threads, and the operators that have them done, ids by their order."""
+        found, calls = self.ops["collective"], self.collective_calls
+        if len(found) != len(calls):
+            return
+        for spans in (found, calls):
+            for number, i in enumerate(np.argsort(spans.starts(), kind="stable").tolist()):
+                spans.correlation[i] = HOST_CORRELATIONS + number
+        names = [*calls.names]
+        for i, start in enumerate(calls.start):
+            times = (start, calls.duration[i])
+            self.calls.add(calls.track[i], times, names[calls.name[i]], calls.correlation[i])
 
     def join_launches(self, base: float, plausible: dict[int, SpanMask]) -> tuple[list[RuntimeCall], list[DeviceOp]]:
         """Calls and device operations; without correlation ids they are joined by launch arrows."""
@@ -211,6 +275,24 @@ class TraceAssembler:
             ):
                 ops.append(DeviceOp(name, kind, stream, begin, end, correlation, groups[group]))
         return calls, ops
+
+
+@lru_cache(maxsize=1000)
+def category_of(text: str) -> str:
+    """A category in lower case; that of all runtimes' and drivers' calls is one."""
+    lower = text.lower()
+    return CALL if CALL_CATEGORY.fullmatch(lower) else lower
+
+
+def guessed_category(event: TraceEvent) -> str:
+    """What an event without a category is, by its name and its stream."""
+    name, args = event.name or "", event.args or NO_ARGS
+    if args.stream is not None:
+        lower = name.lower()
+        return next((kind for kind in ("memcpy", "memset") if lower.startswith(kind)), "kernel")
+    if RUNTIME_PREFIX.match(name):
+        return CALL
+    return "user_annotation" if PROFILER_STEP.match(name) else "operator"
 
 
 def resolved_spans(

@@ -1,5 +1,5 @@
 """What recorded names mean: the class of a device operation, from one table of patterns of which the first match
-counts; and what a call of the device runtime does to streams, of CUDA's runtime and driver and of HIP.
+counts; and what a call of the device runtime does to streams, of CUDA's runtime and driver, HIP and others.
 """
 
 import re
@@ -11,13 +11,13 @@ COMMUNICATION_CLASSES = (
 )  # fmt: skip
 
 KERNEL_CLASSES: tuple[tuple[str, str], ...] = (
-    ("all-reduce", r"nccl.*allreduce|all_?reduce_kernel|cross_device_reduce|allreduce_fusion|multimem_all_reduce"),
-    ("reduce-scatter", r"nccl.*reducescatter|reduce_scatter"),
-    ("all-gather", r"nccl.*allgather|all_gather_kernel|multimem_all_gather"),
-    ("send/recv", r"nccl.*sendrecv|nccl.*(alltoall|all_to_all)"),  # NCCL implements all-to-all with these
-    ("broadcast", r"nccl.*broadcast"),
-    ("reduce", r"nccl.*reduce"),
-    ("communication", r"nccl|nvshmem|deep_?ep|mscclpp"),
+    ("all-reduce", r"{library}all_?reduce|all_?reduce_kernel|cross_device_reduce|allreduce_fusion|multimem_all_reduce"),
+    ("reduce-scatter", r"{library}reduce_?scatter|reduce_scatter"),
+    ("all-gather", r"{library}all_?gather|all_gather_kernel|multimem_all_gather"),
+    ("send/recv", r"{library}(send|recv|all_?to_?all)"),  # NCCL implements all-to-all with these
+    ("broadcast", r"{library}broadcast"),
+    ("reduce", r"{library}reduce"),
+    ("communication", r"{library}|nvshmem|deep_?ep|mscclpp"),
     ("attention", r"flash|fmha|attention|sdpa|paged_?attn|mha_"),
     ("convolution", r"conv|winograd|scudnn|cudnn.*(fprop|dgrad|wgrad)|im2col|col2im|fprop|wgrad|dgrad"),
     ("embedding", r"(?<!rotary_)embedding|fbgemm|pooled_embs|permute_\dd|\bemb|jagged|bounds_check|linearize_index"),
@@ -30,13 +30,18 @@ KERNEL_CLASSES: tuple[tuple[str, str], ...] = (
         r"elementwise|vectorized|fill|copy|catarray|index|gather|scatter|triton_|nchw|nhwc|packedtensor|quant|dropout|pool|where",
     ),
 )
-PATTERNS = tuple((kind, re.compile(pattern, re.IGNORECASE)) for kind, pattern in KERNEL_CLASSES)
+LIBRARY = r"(nccl|rccl|\b(?:gloo:|hcom_|hccl_|oneccl_|xccl_)).*?"  # of NVIDIA, AMD, CPUs, Ascend and Intel
+PATTERNS = tuple(
+    (kind, re.compile(pattern.replace("{library}", LIBRARY), re.IGNORECASE)) for kind, pattern in KERNEL_CLASSES
+)
+HOST_COLLECTIVE = "gloo:"  # begins the spans of collectives that host threads do
+COLLECTIVE_CALL = re.compile(r"c10d::(?!recv|wait|barrier|monitored)")  # an operator that has a collective done
 
 
 @lru_cache(maxsize=100_000)
 def kernel_class(name: str, kind: str = "kernel") -> str:
-    """The class of a device operation; `kind`: kernel, memcpy or memset."""
-    if kind != "kernel":
+    """The class of a device operation; `kind`: kernel, memcpy, memset or collective."""
+    if kind in ("memcpy", "memset"):
         return kind
     return next((found for found, pattern in PATTERNS if pattern.search(name)), "other")
 
@@ -47,7 +52,7 @@ def is_communication(kind: str) -> bool:
 
 CallEffect = Literal["work", "record", "stream_wait", "stream_sync", "event_sync", "device_sync", "nothing"]
 
-RUNTIME_PREFIX = re.compile(r"^(cuda|hip|cu)(?=[A-Z])")
+RUNTIME_PREFIX = re.compile(r"^(cuda|hip|cu|musa|mu|ze|ur|sycl|aclrt)(?=[A-Z])")
 NAMED_EFFECTS: dict[str, CallEffect] = {
     "EventRecord": "record",
     "EventRecordWithFlags": "record",
@@ -58,12 +63,20 @@ NAMED_EFFECTS: dict[str, CallEffect] = {
     "CtxSynchronize": "device_sync",
     "Free": "device_sync",  # implicitly synchronises with the device
     "FreeHost": "device_sync",
+    "SynchronizeStream": "stream_sync",  # Ascend
+    "SynchronizeDevice": "device_sync",
+    "StreamWaitEventWithTimeout": "stream_wait",
+    "QueueFinish": "device_sync",  # SYCL's unified runtime
+    "EventWait": "event_sync",
 }
-WORK_PATTERN = re.compile(r"Launch|Memcpy|Memset|MemPrefetch")
+WORK_PATTERN = re.compile(r"Launch|Memcpy|Memset|MemPrefetch|Enqueue|Execute|CommandListAppend")
 
 
+@lru_cache(maxsize=10_000)
 def call_effect(name: str) -> CallEffect:
     """The effect of a call on streams."""
+    if COLLECTIVE_CALL.match(name):
+        return "work"
     plain, found = RUNTIME_PREFIX.subn("", name)
     plain = re.sub(r"_(v\d+|ptsz|spt)$", "", plain)
     if not found:
@@ -71,3 +84,16 @@ def call_effect(name: str) -> CallEffect:
     if plain in NAMED_EFFECTS:
         return NAMED_EFFECTS[plain]
     return "work" if WORK_PATTERN.search(plain) else "nothing"
+
+
+LOADER, GARBAGE = "data loader", "garbage collection"
+LOADER_NAMES = re.compile(
+    r"data_?loader|data_?load|load_?(data|batch)|next_batch|get_batch|fetch_batch|prefetcher", re.IGNORECASE
+)
+GARBAGE_NAMES = re.compile(r"\bgc[.:_ ]|^gc$|garbage|<built-in function collect>", re.IGNORECASE)
+
+
+@lru_cache(maxsize=100_000)
+def host_kind(name: str) -> str:
+    """Data loader or garbage collection; else the name."""
+    return GARBAGE if GARBAGE_NAMES.search(name) else LOADER if LOADER_NAMES.search(name) else name

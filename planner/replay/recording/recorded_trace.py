@@ -33,7 +33,7 @@ class DeviceOp(NamedTuple):
     """An operation of the device on a stream: a kernel, a memcpy or a memset."""
 
     name: str
-    kind: str  # kernel, memcpy, memset
+    kind: str  # kernel, memcpy, memset; collective: on threads of the host
     stream: int
     start: float
     end: float
@@ -87,6 +87,7 @@ class RecordedTrace:
     rank: int | None
     world_size: int | None
     device: str
+    host_name: str
     versions: dict[str, str]
     base: float  # seconds, on the clock of the host
     threads: tuple[str, ...]

@@ -4,8 +4,8 @@ Names come from recorded traces and are escaped as JSON; times are microseconds 
 """
 
 import gzip
-from collections.abc import Iterable, Iterator
-from itertools import islice
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,8 @@ import msgspec
 
 from planner.files import atomic_write
 from planner.replay.recording.recorded_trace import enclosing_spans
-from planner.replay.timing.matched_collectives import capture_offsets, rank_of_graph
+from planner.replay.timing.critical_path import PathLink
+from planner.replay.timing.matched_collectives import rank_of_graph
 from planner.replay.timing.timed_replay import Replay
 from planner.units import US
 
@@ -23,19 +24,23 @@ Record = dict[str, Any]
 RECORDS_PER_BATCH = 10_000  # records in memory at a time
 
 
-def write_chrome_trace(path: Path, replay: Replay) -> None:
-    """Write one JSON object for ui.perfetto.dev atomically, gzipped when the name ends in .gz."""
+def write_chrome_trace(path: Path, replay: Replay, links: Sequence[PathLink] = ()) -> None:
+    """Write one JSON object for ui.perfetto.dev atomically, gzipped when the name ends in .gz.
+
+    `links`: the critical path, drawn as arrows of the replayed timeline.
+    """
     with atomic_write(path) as out:
         if path.suffix == ".gz":
             with gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=out, mtime=0) as packed:
-                packed.writelines(chrome_trace_bytes(replay))
+                packed.writelines(chrome_trace_bytes(replay, links))
         else:
-            out.writelines(chrome_trace_bytes(replay))
+            out.writelines(chrome_trace_bytes(replay, links))
 
 
-def chrome_trace_bytes(replay: Replay) -> Iterator[bytes]:
+def chrome_trace_bytes(replay: Replay, links: Sequence[PathLink]) -> Iterator[bytes]:
     """The bytes of that object in parts."""
-    records = (record for g in range(len(replay.graphs)) for record in rank_records(replay, g))
+    ranks = (record for g in range(len(replay.graphs)) for record in rank_records(replay, g))
+    records = chain(ranks, path_arrows(replay, links))
     yield b'{"displayTimeUnit": "ms", "otherData": {"planner": "measured and replayed"}, "traceEvents": [\n'
     before = b""
     for batch in record_batches(records):
@@ -53,7 +58,7 @@ def record_batches(records: Iterable[Record]) -> Iterator[list[Record]]:
 def rank_records(replay: Replay, g: int) -> Iterator[Record]:
     """All records of one rank: process and thread names, host segments, device operations."""
     graph = replay.graphs[g]
-    begin = capture_offsets(replay.graphs)[0][g] if len(replay.graphs) > 1 else 0.0
+    begin = replay.matched.begins[g]
     threads = len(graph.trace.threads)
     for side, label in enumerate(("measured", "replayed")):
         rank = rank_of_graph(replay.graphs, g)
@@ -71,6 +76,29 @@ def rank_records(replay: Replay, g: int) -> Iterator[Record]:
     for i, op in enumerate(graph.trace.ops):
         yield complete_event(2 * g, threads + op.stream, op.name, op.start + begin, op.end + begin)
         yield complete_event(2 * g + 1, threads + op.stream, op.name, starts[i], ends[i])
+
+
+def path_arrows(replay: Replay, links: Sequence[PathLink]) -> Iterator[Record]:
+    """Arrows from each activity of the critical path to the next where that is on another thread or stream."""
+    lanes = {}
+    for g, graph in enumerate(replay.graphs):
+        for number, name in enumerate((*graph.trace.threads, *graph.trace.streams)):
+            lanes[rank_of_graph(replay.graphs, g), name] = {"pid": 2 * g + 1, "tid": number}
+    drawn = [link for link in links if (link.rank, link.lane) in lanes]
+    for number, (one, other) in enumerate(pairwise(drawn)):
+        if one[:2] != other[:2]:
+            for kind, link in (("s", one), ("f", other)):
+                middle = round((link.start + link.end) / 2 / US, 3)
+                where = lanes[link.rank, link.lane]
+                yield {
+                    "ph": kind,
+                    "cat": "path",
+                    "name": "critical path",
+                    "id": number,
+                    "ts": middle,
+                    "bp": "e",
+                    **where,
+                }
 
 
 def complete_event(process: int, thread: int, name: str, start: float, end: float) -> Record:

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from planner.replay.dependencies.execution_graph import StepBoundary
 from planner.replay.recording.recorded_names import kernel_class
 from planner.replay.recording.recorded_trace import EnclosingSpans, enclosing_spans
 from planner.replay.timing.matched_collectives import rank_of_graph
@@ -21,6 +22,7 @@ class PathLink(NamedTuple):
     enclosing: EnclosingSpans
     start: float
     end: float
+    unseen: float = 0.0  # seconds of it that nothing explains
 
     @property
     def seconds(self) -> float:
@@ -47,8 +49,8 @@ class ActivityOrigin(NamedTuple):
 def origin_of(replay: Replay, activity: int) -> ActivityOrigin:
     """The host segment or operation that an activity stands for."""
     activities = replay.activities
-    if 0 <= activity - activities.first_collective < len(replay.collectives):  # on the first of its ranks
-        g, op = replay.collectives[activity - activities.first_collective].collective.ops[0]
+    if 0 <= activity - activities.first_collective < len(replay.matched.collectives):  # on the first of its ranks
+        g, op = replay.matched.collectives[activity - activities.first_collective].collective.ops[0]
         return ActivityOrigin(g, op=op)
     for g, graph in enumerate(replay.graphs):
         if 0 <= activity - activities.first_segments[g] < len(graph.segments):
@@ -61,15 +63,14 @@ def origin_of(replay: Replay, activity: int) -> ActivityOrigin:
 
 def find_critical_path(replay: Replay) -> list[PathLink]:
     """Links from the beginning of the first step to the end of the last one, on whichever rank that ends last."""
-    ends = [
-        (replay.segment_end(g, graph.steps[-1].end.number), -g) for g, graph in enumerate(replay.graphs) if graph.steps
-    ]
+    ends = [(replay.boundary(g, graph.steps[-1].end), -g) for g, graph in enumerate(replay.graphs) if graph.steps]
     if not ends:
         return []
     g = -max(ends)[1]
-    low = min(replay.segment_end(each, graph.steps[0].begin.number) for each, graph in enumerate(replay.graphs))
-    activity = replay.activities.first_segments[g] + replay.graphs[g].steps[-1].end.number
+    low = min(replay.boundary(each, graph.steps[0].begin) for each, graph in enumerate(replay.graphs))
     starts, stops, causes = replay.times
+    last = replay.graphs[g].steps[-1].end
+    activity = max((stops[each], each) for each in boundary_activities(replay, g, last))[1]
     chain: list[tuple[ActivityOrigin, float, float]] = []
     while activity != NO_ACTIVITY and stops[activity] > low:
         if stops[activity] > starts[activity]:
@@ -78,6 +79,13 @@ def find_critical_path(replay: Replay) -> list[PathLink]:
         activity = int(causes[activity])
     chain.reverse()
     return merge_host_links(links_of_chain(replay, chain))
+
+
+def boundary_activities(replay: Replay, g: int, where: StepBoundary) -> list[int]:
+    """The activities of which the last to end is where a step begins or ends."""
+    activities = replay.activities
+    exits = [activities.collective_exits.get((g, op), int(activities.op_numbers[g][op])) for op in where.ops]
+    return [activities.first_segments[g] + where.segment.number, *exits]
 
 
 def links_of_chain(replay: Replay, chain: list[tuple[ActivityOrigin, float, float]]) -> list[PathLink]:
@@ -107,10 +115,13 @@ def link_of_origin(
     graph, rank = replay.graphs[origin.graph], rank_of_graph(replay.graphs, origin.graph)
     if origin.op >= 0:
         op = graph.trace.ops[origin.op]
-        return PathLink(rank, graph.trace.streams[op.stream], kernel_class(op.name, op.kind), op.name, within, *times)
+        kind, unseen = kernel_class(op.name, op.kind), graph.op_timings[origin.op].unseen
+        lane = graph.trace.streams[op.stream]
+        return PathLink(rank, lane, kind, op.name, within, *times, min(unseen, times[1] - times[0]))
     if origin.segment >= 0:
-        thread = graph.trace.threads[graph.segments[origin.segment].thread]
-        return PathLink(rank, thread, "host", "", within, *times)
+        segment = graph.segments[origin.segment]
+        unseen = min(segment.unseen, times[1] - times[0])
+        return PathLink(rank, graph.trace.threads[segment.thread], "host", "", within, *times, unseen)
     return PathLink(rank, "launch", "launch latency", "", within, *times)
 
 
@@ -120,7 +131,7 @@ def merge_host_links(links: list[PathLink]) -> list[PathLink]:
     for each in links:
         last = found[-1] if found else None
         if last and not each.name and last[:5] == each[:5] and last.end == each.start:
-            found[-1] = last._replace(end=each.end)
+            found[-1] = last._replace(end=each.end, unseen=last.unseen + each.unseen)
         else:
             found.append(each)
     return found

@@ -36,7 +36,9 @@ def require_distinct(traces: Sequence[RecordedTrace]) -> None:
 
 
 def same_capture(one: RecordedTrace, other: RecordedTrace) -> bool:
-    """Whether two traces are the same capture: all their times are equal."""
+    """Whether two traces are the same capture: of no two ranks or hosts, with all times equal."""
+    if one.rank != other.rank or one.host_name != other.host_name:
+        return False
     return one.base == other.base and one.ops == other.ops and np.array_equal(one.host.start, other.host.start)
 
 

@@ -5,8 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.replay.recording.recorded_names import is_communication, kernel_class
-from planner.replay.recording.recorded_trace import RecordedTrace
+from planner.replay.recording.recorded_names import is_communication
 
 TimeArray = NDArray[np.float64]
 
@@ -29,16 +28,10 @@ class StepBreakdown(NamedTuple):
 
 
 def mean_breakdown(
-    trace: RecordedTrace, starts: TimeArray, ends: TimeArray, windows: list[tuple[float, float]]
+    kinds: NDArray[np.str_], starts: TimeArray, ends: TimeArray, windows: list[tuple[float, float]]
 ) -> StepBreakdown:
-    """Mean breakdown over some windows, given starts and ends of operations in seconds, (operations,) each.
-
-    In a trace without device operations the times are those of host operators, which count as compute.
-    """
-    kinds = np.array([kernel_class(op.name, op.kind) for op in trace.ops], dtype=np.str_)
+    """Mean breakdown over some windows, given class, start and end of operations in seconds, (operations,) each."""
     names = sorted({*kinds.tolist()})
-    if not trace.ops:
-        kinds, names = np.array(["operators"] * len(starts)), ["operators"]
     sorts = {name: "communication" if is_communication(name) else part_of_class(name) for name in names}
     parts = [parts_of_window(kinds, sorts, starts, ends, window) for window in windows]
     mean = StepParts(*(float(np.mean([getattr(p, name) for p in parts])) for name in StepParts._fields))

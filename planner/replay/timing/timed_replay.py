@@ -16,15 +16,11 @@ from typing import NamedTuple
 import numpy as np
 
 from planner.errors import InputError
-from planner.replay.dependencies.execution_graph import ExecutionGraph
+from planner.replay.dependencies.execution_graph import ExecutionGraph, StepBoundary
 from planner.replay.dependencies.host_segments import DependencyKind
+from planner.replay.recording.recorded_names import kernel_class
 from planner.replay.timing.graph_activities import GraphActivities, build_activities
-from planner.replay.timing.matched_collectives import (
-    MatchedCollective,
-    capture_offsets,
-    match_collectives,
-    rank_of_graph,
-)
+from planner.replay.timing.matched_collectives import MatchedRanks, match_ranks, rank_of_graph
 from planner.replay.timing.step_breakdown import StepBreakdown, TimeArray, mean_breakdown
 from planner.simulate import ActivityTimes as ClockTimes
 from planner.simulate import run_activities
@@ -66,10 +62,9 @@ class Replay:
     """Graphs of one or more ranks with the times of their activities on the event clock."""
 
     graphs: tuple[ExecutionGraph, ...]
-    collectives: tuple[MatchedCollective, ...]
+    matched: MatchedRanks
     activities: GraphActivities
     times: ClockTimes
-    notes: tuple[str, ...]
 
     def segment_end(self, g: int, number: int) -> float:
         """When segment `number` of graph `g` ended, in seconds."""
@@ -93,9 +88,18 @@ class Replay:
         steps = []
         for g, graph in enumerate(self.graphs):
             for step in graph.steps:
-                seconds = self.segment_end(g, step.end.number) - self.segment_end(g, step.begin.number)
-                steps.append(ReplayedStep(rank_of_graph(self.graphs, g), step.name, step.seconds, seconds))
+                begin, end = self.boundary(g, step.begin), self.boundary(g, step.end)
+                steps.append(ReplayedStep(rank_of_graph(self.graphs, g), step.name, step.seconds, end - begin))
         return steps
+
+    def boundary(self, g: int, where: StepBoundary) -> float:
+        """When a step of graph `g` begins or ends as replayed, in seconds."""
+        return where.time(self.segment_end(g, where.segment.number), self.op_ends[g])
+
+    @cached_property
+    def op_ends(self) -> list[TimeArray]:
+        """End of each operation of each graph in seconds, (operations,) each."""
+        return [self.op_times(g)[1] for g in range(len(self.graphs))]
 
     @property
     def median_error(self) -> float:
@@ -124,17 +128,21 @@ class Replay:
 
     def step_windows(self, g: int) -> list[tuple[float, float]]:
         """Begin and end of each step of graph `g` as replayed, in seconds."""
-        return [(self.segment_end(g, s.begin.number), self.segment_end(g, s.end.number)) for s in self.graphs[g].steps]
+        return [(self.boundary(g, step.begin), self.boundary(g, step.end)) for step in self.graphs[g].steps]
 
     def breakdown(self, g: int = 0) -> StepBreakdown:
         """Breakdown of the mean replayed step of one rank."""
-        graph = self.graphs[g]
-        if not graph.op_timings:  # no device: host operators are the compute
+        graph, ops = self.graphs[g], self.graphs[g].trace.ops
+        kinds = np.array([kernel_class(op.name, op.kind) for op in ops], dtype=np.str_)
+        if all(op.kind == "collective" for op in ops):  # no device: host operators are the compute, as measured
             spans = graph.trace.host
             operators = ~spans.annotation
-            measured = [(step.begin.end, step.end.end) for step in graph.steps]
-            return mean_breakdown(graph.trace, spans.start[operators], spans.end[operators], measured)
-        return mean_breakdown(graph.trace, *self.op_times(g), self.step_windows(g))
+            windows = [(step.begin.segment.end, step.end.segment.end) for step in graph.steps]
+            kinds = np.concatenate([kinds, np.full(int(operators.sum()), "operators")])
+            starts = np.concatenate([[op.start for op in ops], spans.start[operators]])
+            ends = np.concatenate([[op.end for op in ops], spans.end[operators]])
+            return mean_breakdown(kinds, starts, ends, windows)
+        return mean_breakdown(kinds, *self.op_times(g), self.step_windows(g))
 
     def stream_seconds(self) -> list[StreamSeconds]:
         """Seconds of work of every stream, measured and replayed."""
@@ -184,19 +192,21 @@ def replay_graphs(
     *,
     in_order: bool = False,
     changes: Sequence[str] = (),
+    matched: MatchedRanks | None = None,
 ) -> Replay:
     """Replay all ranks on one event clock.
 
     `without`: kinds of dependencies to leave out; `in_order`: streams keep their measured order; `changes`: options
-    that changed the graphs, for errors. Raises InputError when activities wait for each other in a cycle.
+    that changed the graphs, for errors; `matched`: collectives of these graphs where they are known. Raises InputError
+    when activities wait for each other in a cycle.
     """
-    matched, notes = match_collectives(graphs) if len(graphs) > 1 else ([], [])
-    begins, _ = capture_offsets(graphs) if len(graphs) > 1 else ([0.0] * len(graphs), True)
-    converted = build_activities(graphs, without, [each.collective for each in matched], begins, in_order=in_order)
+    matched = matched or match_ranks(graphs)
+    collectives = [each.collective for each in matched.collectives]
+    converted = build_activities(graphs, without, collectives, matched.begins, in_order=in_order)
     times, ended = run_activities(converted.activities)
     if not ended.all():
         raise circular_wait_error(without, changes)
-    return Replay(tuple(graphs), tuple(matched), converted, times, tuple(notes))
+    return Replay(tuple(graphs), matched, converted, times)
 
 
 def circular_wait_error(without: Collection[DependencyKind], changes: Sequence[str]) -> InputError:

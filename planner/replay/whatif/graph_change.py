@@ -8,9 +8,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from planner.errors import InputError
-from planner.replay.dependencies.execution_graph import ExecutionGraph
+from planner.replay.dependencies.execution_graph import ExecutionGraph, with_op_timings
 from planner.replay.dependencies.host_segments import DependencyKind, HostSegment
-from planner.replay.dependencies.op_timing import OpTiming
 
 FACTOR = re.compile(r"(\d+(?:\.\d*)?|\.\d+)x?")
 MIN_FACTOR, MAX_FACTOR = 1e-3, 1e3
@@ -60,11 +59,17 @@ class GraphChange(NamedTuple):
     apply: Callable[[Sequence[ExecutionGraph]], ChangedGraphs]
 
 
-def with_op_timings(graph: ExecutionGraph, change: Callable[[int, OpTiming], OpTiming]) -> ExecutionGraph:
-    """The graph with changed timings of its device operations; `change` takes number and timing of each."""
-    return replace(graph, op_timings=[change(i, work) for i, work in enumerate(graph.op_timings)])
-
-
 def with_segment_seconds(graph: ExecutionGraph, seconds: Callable[[HostSegment], float]) -> ExecutionGraph:
     """The graph with other durations of its host segments; its dependencies stay."""
     return replace(graph, segments=[replace(piece, seconds=seconds(piece)) for piece in graph.segments])
+
+
+__all__ = [
+    "ChangedGraphs",
+    "GraphChange",
+    "WhatIfOptions",
+    "parse_assignment",
+    "parse_factor",
+    "with_op_timings",
+    "with_segment_seconds",
+]

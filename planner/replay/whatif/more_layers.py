@@ -106,7 +106,7 @@ def longest_run(same: np.ndarray) -> tuple[int, int]:
 def launched_sequence(graph: ExecutionGraph, step: GraphStep) -> list[SequenceItem]:
     """Operations that a step launches on its main stream, in launch order."""
     pieces = [work.launch for work in graph.op_timings]
-    begin, end = step.begin.end, step.end.end
+    begin, end = step.begin.segment.end, step.end.segment.end
     mine = [i for i, piece in enumerate(pieces) if piece is not None and begin < piece.end <= end]
     counts = np.bincount([graph.trace.ops[i].stream for i in mine], minlength=1)
     items = []
@@ -125,7 +125,7 @@ def operator_sequence(graph: ExecutionGraph, step: GraphStep) -> list[SequenceIt
     thread, until = -1, 0.0
     spans = zip(host.thread.tolist(), host.start.tolist(), host.end.tolist(), host.name.tolist(), strict=True)
     for (where, begin, end, name), annotation in zip(spans, host.annotation.tolist(), strict=True):
-        if annotation or begin < step.begin.end or end > step.end.end:
+        if annotation or begin < step.begin.segment.end or end > step.end.segment.end:
             continue
         if where != thread:
             thread, until = where, 0.0

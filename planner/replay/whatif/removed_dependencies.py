@@ -85,7 +85,7 @@ def drop_launches(graph: ExecutionGraph, gone: set[int]) -> ExecutionGraph:
 def launches_to_drop(graph: ExecutionGraph) -> set[int]:
     """Numbers of the segments that launch something and are not the first of their run."""
     launching = {work.launch.number for work in graph.op_timings if work.launch is not None}
-    begins = {step.begin.number for step in graph.steps} | {step.end.number for step in graph.steps}
+    begins = {edge.segment.number for step in graph.steps for edge in (step.begin, step.end)}
     gone: set[int] = set()
     thread, running = -1, False
     for piece in graph.segments:
