@@ -55,7 +55,7 @@ def test_the_job_gives_the_stored_plan(folder, tmp_path, monkeypatch):
 @pytest.mark.parametrize("path", sorted(GOLDEN.rglob("actions.yaml")), ids=lambda path: path.parent.name)
 def test_the_policy_takes_the_stored_decisions(path):
     """`planner check tests/golden --update` writes them anew."""
-    assert files.dump(decided_today(files.read(path, ActionsFile)).file()) == path.read_text()
+    assert files.dump(decided_today(files.read(path, ActionsFile), path.parent).file()) == path.read_text()
 
 
 QUICK = ("demo", "flexsp-gpt-7b", "offload-h200x8")  # solved within a second

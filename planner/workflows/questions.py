@@ -156,12 +156,12 @@ def question_import(question: Question) -> hf.ImportedModel:
     if not question.build:
         return imported(question.hf, build=False)
     file = question.hf / "config.json" if question.hf.is_dir() else question.hf
-    return built_once(question.hf, file.read_bytes() if file.is_file() else b"")
+    return built_once(question.hf, files.digest(file) if file.is_file() else "")
 
 
 @lru_cache(maxsize=1)  # names, samples and answers ask for it, and building takes seconds
-def built_once(path: Path, content: bytes) -> hf.ImportedModel:
-    """The model that transformers builds of a config.json with this content."""
+def built_once(path: Path, digest: str) -> hf.ImportedModel:
+    """The model that transformers builds of a config.json with this digest."""
     return imported(path, build=True)
 
 

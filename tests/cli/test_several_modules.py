@@ -73,7 +73,7 @@ def test_ranks_of_an_encoder_alone_are_asked_whether_they_fit():
 
 
 def test_a_job_that_fixes_all_layouts_is_a_plan(job):
-    """Every item once, in the first micro-batch in which somebody reads it."""
+    """Every item once, at the latest in the first micro-batch in which somebody reads it."""
     inputs = load_job(job(), JobOptions())
     plan = plan_together(inputs)
     assert not violations(plan)
@@ -88,7 +88,7 @@ def test_a_job_that_fixes_all_layouts_is_a_plan(job):
     assert {item for module, item in row_of if module == "llm"} == {*batch.items}
     for module, items in batch.streams.items():
         for item in items:
-            assert row_of[module, item] == min(row_of["llm", reader] for reader in batch.feeds[module]["llm"][item])
+            assert row_of[module, item] <= min(row_of["llm", reader] for reader in batch.feeds[module]["llm"][item])
     text = " ".join(said("predict", job()).split())
     assert "vit 5 items, 64 patches; ear 2 items, 24 frames" in text
     assert "1 sample dropped, longer or larger than the job allows; 1 item of vit left out" in text

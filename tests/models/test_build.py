@@ -1,6 +1,7 @@
 """The torch modules have exactly the parameters of their specs; initial weights depend on seed and name alone."""
 
 import itertools
+import re
 
 import pytest
 import torch
@@ -98,9 +99,15 @@ def test_unsupported_specs_say_why():
             build(spec)
 
 
+PLANNED_ONLY = ("deepseek-v3.2", "glm-5", "qwen3-vl-8b", "qwen3-vl-30b-a3b", "qwen3.5-122b-a10b")
+
+
 @pytest.mark.every(3)
 @pytest.mark.parametrize("name", library.shipped_names(Model))
 def test_shipped_modules_have_their_parameter_counts(name):
     for spec in library.read_named(name, Model)[0].modules.values():
-        assert unsupported(spec) is None
-        assert count(build(spec, device=META)) == parameter_counts(spec).total
+        reason = unsupported(spec)
+        if reason is None:
+            assert count(build(spec, device=META)) == parameter_counts(spec).total
+        else:
+            assert name in PLANNED_ONLY and re.match("the runtime has no .*(indexer|depths|scan|linear|latent)", reason)

@@ -84,6 +84,7 @@ def test_every_rule_is_tried():
     assert [rule.name for rule in STEP_RULES] == [
         "groups",
         "packing",
+        "shares of replicas",
         "order of passes",
         "encoders ahead",
     ]

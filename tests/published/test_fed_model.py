@@ -69,7 +69,7 @@ def test_an_image_of_which_only_the_size_is_stated_is_assumed_to_be_one():
         ({}, "images of a sample not stated", "how many, and of how many pixels or tokens"),
         ({"other_settings": "2 images per sample"}, "images of a sample not stated", "pixels or tokens they are"),
         ({"other_settings": "4 images per sample, 1280x960"}, "impossible figures", "6256 tokens of images"),
-        ({"model": "Qwen3-VL-8B"}, "no spec of the model", "several modules"),
+        ({"model": "Qwen4-VL-8B"}, "no spec of the model", "several modules"),
         (
             {"other_settings": "1 image per sample, 448x448; encoder on 16 GPUs"},
             "layout does not multiply up",

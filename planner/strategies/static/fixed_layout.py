@@ -69,7 +69,10 @@ def unsupported_sharding(module: Module, tp: int, cp: int, pp: int) -> tuple[str
     scanned = module.scan_groups
     if scanned % tp:
         groups = "one group" if scanned == 1 else f"{scanned} groups"
-        return f"{groups} of heads cannot be sharded over tp = {tp}", "a tp that divides the groups"
+        return (
+            f"{groups} of heads that scan, as in state spaces, cannot be sharded over tp = {tp}",
+            "a tp that divides the groups",
+        )
     if module.unshardable_reason and cp > 1:
         return f"{module.unshardable_reason}, and cp = {cp} shards them", "cp: 1"
     if module.unpipelined_reason and pp > 1:

@@ -56,6 +56,9 @@ def test_job_names_what_is_shipped(path: Path) -> None:
     model = read(shipped("models", job.model), Model)
     cluster = read(shipped("clusters", job.cluster), Cluster)
     assert job.profile == "auto" or shipped("devices", job.profile).exists()
+    if job.service:  # its requests go through all modules
+        assert "llm" in model.modules
+        return
     assert job.workload.module in model.modules if job.workload.module else len(model.modules) == 1 or model.tasks
     assert {*job.workload.tasks} <= {*model.tasks}
     module = model.modules[job.workload.module or next(iter(model.modules))]
