@@ -55,6 +55,7 @@ CASES = {
     "cells": "benchmarks.cells",
     "packing": "benchmarks.packing",
     "learned-policy": "benchmarks.learned_policy",
+    "elastic-serving": "benchmarks.elastic_serving",
     "placer": "benchmarks.placer",
     "public-bills": "benchmarks.public_bills",
     "pools": "benchmarks.pools",
