@@ -35,7 +35,7 @@ class TrainingPlan:
     teacher: Teacher
     teacher_name: str
     restart_s: float = 0.0
-    rounds: int = 60
+    rounds: int = 30
     seed: int = 0
     lessons: int = 24  # episodes that the teacher shows
 

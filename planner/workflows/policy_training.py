@@ -24,7 +24,7 @@ class LearningQuestion:
     traces: tuple[Path, ...]
     teacher: str = "marginal_gain"
     restart_s: float = 0.0
-    rounds: int = 60
+    rounds: int = 30
     seed: int = 0
 
 

@@ -189,6 +189,11 @@ COMMANDS: dict[str, tuple[str, ...]] = {
         f"schedule jobs.csv --gpus 8xh100 --why {shlex.quote(NAME)}",
         f"schedule {shlex.quote(NAME)} --gpus 8xh100",
     ),
+    "train-policy": (
+        "train-policy jobs.csv --gpus 8xh100 -o policy.safetensors",
+        f"train-policy {shlex.quote(NAME)} --gpus 8xh100 -o policy.safetensors",
+        f"train-policy jobs.csv --gpus 8xh100 --teacher {shlex.quote(NAME)} -o policy.safetensors",
+    ),
     "serve": ("serve served.yaml --order fifo", f"serve {shlex.quote(NAME)}", "serve served.yaml --why nobody"),
     "list": ("list models", f"list {shlex.quote(NAME)}"),
     "schema": ("schema plan", f"schema {shlex.quote(NAME)}"),

@@ -93,8 +93,8 @@ def test_of_several_modules_one_field_is_changed_where_one_is_enough(tight, part
 def test_a_search_that_finds_nothing_says_which_fixed_field_to_change(tight):
     with pytest.raises(Infeasible, match="would hold") as refused:
         modality_layout.plan(tight(0.3), None)
-    assert refused.value.fix == "llm.micro_batch=1 instead"
-    changed = {**FIXED, "llm": with_fields(FIXED["llm"], micro_batch=1)}
+    assert refused.value.fix == "llm.recompute=selective instead"
+    changed = {**FIXED, "llm": with_fields(FIXED["llm"], recompute="selective")}
     assert modality_layout.plan(tight(0.3, changed), None).outcome.value > 0
 
 

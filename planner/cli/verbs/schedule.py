@@ -7,22 +7,26 @@ import typer
 
 from planner.cli.options import Json, cluster_names, optional_duration, order_names, place_names, teacher_names
 
+ClusterName = Annotated[
+    str, typer.Option(help="A cluster, or its file, whose GPUs the jobs share.", autocompletion=cluster_names)
+]
+Counts = Annotated[str, typer.Option(help="Counts of GPUs in place of --cluster, such as 8xv100,16xp100.")]
+Table = Annotated[
+    Path | None, typer.Option(help="A CSV of steps a second by model, kind and GPUs; kinds are then only names.")
+]
+Tokens = Annotated[int, typer.Option(help="Tokens of a sequence, of models that planner prices by itself.", min=1)]
+Restart = Annotated[str, typer.Option(help="What each restart costs a job, such as 120s.")]
+
 
 def schedule(
     trace: Annotated[
         Path | None,
         typer.Argument(help="Jobs: a CSV, or what squeue --json, sacct --json or kubectl get workloads -o json print."),
     ] = None,
-    cluster: Annotated[
-        str, typer.Option(help="A cluster, or its file, whose GPUs the jobs share.", autocompletion=cluster_names)
-    ] = "",
-    gpus: Annotated[str, typer.Option(help="Counts of GPUs in place of --cluster, such as 8xv100,16xp100.")] = "",
-    throughputs: Annotated[
-        Path | None, typer.Option(help="A CSV of steps a second by model, kind and GPUs; kinds are then only names.")
-    ] = None,
-    seq: Annotated[
-        int, typer.Option(help="Tokens of a sequence, of models that planner prices by itself.", min=1)
-    ] = 4096,
+    cluster: ClusterName = "",
+    gpus: Counts = "",
+    throughputs: Table = None,
+    seq: Tokens = 4096,
     order: Annotated[
         str, typer.Option(help="Who comes first, or a policy of shares.", autocompletion=order_names)
     ] = "fifo",
@@ -38,7 +42,7 @@ def schedule(
     rounds: Annotated[
         str, typer.Option(help="Decide only in rounds of so many seconds, or as Gavel does: gavel.")
     ] = "",
-    restart: Annotated[str, typer.Option(help="What each restart costs a job, such as 120s.")] = "0",
+    restart: Restart = "0",
     state: Annotated[
         Path | None, typer.Option(help="A living queue in place of TRACE: one decision, and commands that would do it.")
     ] = None,
@@ -95,20 +99,14 @@ def train_policy(
     teacher: Annotated[
         str, typer.Option(help="The policy that is imitated first.", autocompletion=teacher_names)
     ] = "marginal_gain",
-    cluster: Annotated[
-        str, typer.Option(help="A cluster, or its file, whose GPUs the jobs share.", autocompletion=cluster_names)
-    ] = "",
-    gpus: Annotated[str, typer.Option(help="Counts of GPUs in place of --cluster, such as 8xv100,16xp100.")] = "",
-    throughputs: Annotated[
-        Path | None, typer.Option(help="A CSV of steps a second by model, kind and GPUs; kinds are then only names.")
-    ] = None,
-    seq: Annotated[
-        int, typer.Option(help="Tokens of a sequence, of models that planner prices by itself.", min=1)
-    ] = 4096,
-    restart: Annotated[str, typer.Option(help="What each restart costs a job, such as 120s.")] = "0",
+    cluster: ClusterName = "",
+    gpus: Counts = "",
+    throughputs: Table = None,
+    seq: Tokens = 4096,
+    restart: Restart = "0",
     rounds: Annotated[
         int, typer.Option(help="Rounds of learning from its own decisions; 0: it only imitates.", min=0, max=10_000)
-    ] = 60,
+    ] = 30,
     seed: Annotated[int, typer.Option(help="Of all random numbers: the same seed, the same policy.", min=0)] = 0,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on from OUTPUT.training, which a training leaves.")
