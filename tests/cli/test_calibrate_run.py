@@ -29,7 +29,7 @@ def test_a_run_that_was_typed_moves_the_prediction_and_is_written(calibrate, tmp
     assert [*map(str, sorted((tmp_path / "mine").rglob("*.yaml")))] == sorted(answer["written"])
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_recorded_run_is_the_same_as_a_typed_one(calibrate):
     digest = plan_digest(pipeline.read_plan(PLAN))
     append_entry(default_path(), replace(ENTRY, digest=digest, measured_seconds=2.0))

@@ -102,7 +102,7 @@ def test_samples_of_unlike_lengths_are_refused(job, tmp_path):
     assert "one length of sequences" in error.message and "images of one size" in error.fix
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_search_beside_a_refusal_ends_in_a_plan_that_can_be_told(job, tmp_path):
     error = refused("export", job("tp: 2, gradients: bf16", "tp: 2"), "--to", "megatron", "-o", tmp_path / "n")
     assert "of all modules alike vision {tp: 1" in error.fix and " less" in error.fix
