@@ -18,7 +18,7 @@ JUDGED = ("makespan_s", "mean_completion_s")
 
 def decided_today(stored: ActionsFile, folder: Path) -> Schedule:
     """What the policy of a file, whose weights lie beside it, does today. Raises InputError and Infeasible."""
-    weights = str(folder / stored.policy.weights) if stored.policy.weights else ""
+    weights = str(folder / Path(stored.policy.weights).name) if stored.policy.weights else ""
     return schedule_jobs(stored.jobs, Fleet(stored.cluster), with_fields(stored.policy, weights=weights))
 
 

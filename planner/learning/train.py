@@ -2,6 +2,7 @@
 episodes of validation is kept, the imitation among them.
 """
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import itemgetter
@@ -38,6 +39,12 @@ class TrainingPlan:
     rounds: int = 30
     seed: int = 0
     lessons: int = 24  # episodes that the teacher shows
+
+    @property
+    def digest(self) -> bytes:
+        """Of all that rounds depend on, but for how many there are."""
+        asked = (self.traces, self.fleet.ranks, self.teacher_name, self.restart_s, self.seed, self.lessons)
+        return hashlib.sha256(repr(asked).encode()).digest()
 
     def draw(self, stage: int) -> np.random.Generator:
         """Random numbers of one stage."""
@@ -90,7 +97,7 @@ def improved(
     of_teacher = [taught_mean(plan, episode) for episode in validation]
     best = (ratio(imitation, validation, of_teacher), 0, imitation.tensors["line"])
     learner = ActorCritic()
-    first, best = stored_training(kept, learner, best)
+    first, best = stored_training(kept, learner, best, plan.digest)
     for number in range(first, plan.rounds):
         on_progress(number, plan.rounds, f"rounds: {best[0] - 1:+.1%} of the teacher's completion")
         weights, draw = imitation.with_line(learner.line), plan.draw(100 + number)
@@ -102,7 +109,7 @@ def improved(
             best = min(
                 best, (ratio(weights, validation, of_teacher), number + 1, learner.line.copy()), key=itemgetter(0, 1)
             )
-        store_training(kept, learner, number + 1, best)
+        store_training(kept, learner, number + 1, best, plan.digest)
     return best[1], imitation.with_line(best[2])
 
 

@@ -57,6 +57,8 @@ def test_a_policy_is_trained_decides_and_is_checked_again(folder):
     assert typed("planner check cases", folder).code == 0
     (case / "policy.safetensors").unlink()
     assert typed("planner check cases", folder).code != 0
+    both = typed("planner schedule many.csv --gpus 3xa --policy policy.safetensors --order srtf", folder)
+    assert both.code == 2 and "both say who comes first" in both.errors
     refused = typed("planner schedule many.csv --gpus 3xa,2xb --policy policy.safetensors", folder)
     assert refused.code == 2 and "trained for 1 kinds of GPUs" in refused.errors
     assert typed("planner train-policy many.csv --gpus 3xa --teacher srft -o p", folder).errors.startswith(

@@ -7,6 +7,8 @@ import pytest
 
 from planner.errors import InputError
 from planner.learning import TrainingPlan, train_policy
+from planner.learning.actor_critic import ActorCritic
+from planner.learning.checkpoint import store_training, stored_training
 from planner.policies import TEACHERS, LearnedPolicy, policy, read_policy
 from planner.simulate import run_jobs
 from planner.specs.cluster_jobs.actions_file import PolicyChoice
@@ -84,6 +86,15 @@ def test_what_is_written_is_read_again_and_what_is_no_policy_is_refused(tmp_path
         read_policy(file, ("a", "b"))
     with pytest.raises(InputError, match="not the one that decided"):
         policy(PolicyChoice(order="learned", weights=str(file), weights_sha256="0" * 64), FLEET)
+
+
+def test_a_training_goes_on_only_with_what_it_began_with(tmp_path):
+    learner, best = ActorCritic(), (1.0, 0, ActorCritic().line)
+    store_training(tmp_path / "training", learner, 3, best, plan_of(4).digest)
+    rounds, _ = stored_training(tmp_path / "training", ActorCritic(), best, plan_of(9).digest)
+    assert rounds == 3
+    with pytest.raises(InputError, match="of other traces, GPUs or options"):
+        stored_training(tmp_path / "training", ActorCritic(), best, plan_of(4, 41).digest)
 
 
 def test_too_few_jobs_are_no_lesson(tmp_path):

@@ -64,6 +64,7 @@ def schedule(
     from planner import files
     from planner.cli import progress, render
     from planner.cli.views import schedule_tables as views
+    from planner.errors import InputError
     from planner.report import schedule_page
     from planner.specs.base import with_fields
     from planner.specs.cluster_jobs.actions_file import PolicyChoice
@@ -71,6 +72,9 @@ def schedule(
 
     question = scheduling.asked(trace, state, cluster, gpus, throughputs, seq)
     cost = optional_duration(restart, "--restart") or 0.0
+    if policy and order != "fifo":
+        message = f"a learned policy and the order {order} both say who comes first"
+        raise InputError(message, where="--order", fix="leave out one of --order and --policy")
     usual = PolicyChoice(place=place, backfill=backfill, preempt=preempt, rounds=rounds, restart_s=cost)
     choice = with_fields(usual, order="learned" if policy else order, weights=str(policy or ""))
     if state:

@@ -45,8 +45,3 @@ class ServingSetup:
     switch_s: float = 0.1  # in which an instance takes on other stages, once it is empty
     grouped: bool = False  # requests with images have instances and queues of their own
     blocking: bool = False  # a prompt holds its place in the queue, and those behind it, until its images are encoded
-
-
-def pages(tokens: int) -> int:
-    """Tokens in whole pages."""
-    return -(-tokens // BLOCK) * BLOCK
