@@ -28,7 +28,7 @@ from planner.errors import InputError
 from planner.ledger import ComparedRun, compare_run
 from planner.plan.legal.plan_laws import require_legal
 from planner.plan.plan_file import Plan
-from planner.scoring import Score, require_memory, score, scored_at, task_seconds, with_bound_digest
+from planner.scoring import Score, require_memory, score, scored_at, task_seconds, with_bound_digest, with_loader
 from planner.scoring import read_plan as read_plan
 from planner.scoring import read_scored as read_scored
 from planner.solve_job import (
@@ -66,6 +66,7 @@ def decide(inputs: Inputs, on_batch: OnProgress = silent) -> SolvedJob:
         solved = solve_job(inputs, on_batch)
     plan = online.with_group_catalogue(solved.plan, inputs) if inputs.job.per_batch else solved.plan
     require_legal(plan, inputs.job.name)
+    plan = with_loader(plan, inputs.loader)
     return SolvedJob(with_bound_digest(with_asked(plan, inputs.job)), solved.step_seconds)
 
 

@@ -10,6 +10,7 @@ from planner import files
 from planner.check.actions_case import ACTIONS, actions_findings, decided_today
 from planner.check.case import JOB, PLAN, CheckedCase, Solving, check_case
 from planner.check.finding import Finding, Tolerances, exit_code
+from planner.check.loader_case import LOADER, divided_today, loader_findings
 from planner.check.verdict_store import VerdictStore
 from planner.errors import InputError
 from planner.plan.plan_file import Plan
@@ -18,6 +19,7 @@ from planner.specs.base import with_fields
 from planner.specs.check_file import CheckFile
 from planner.specs.cluster_jobs.actions_file import ActionsFile
 from planner.specs.inputs import Inputs, JobOptions
+from planner.specs.loader import LoaderFile
 
 CHECK = "check.yaml"
 NO_JOBS = "no case has a job, so that nothing is compared with what is solved today; --allow-unjudged lets it pass"
@@ -38,10 +40,13 @@ def check_folder(
         on_case(number, len(cases), name)
         if (folder / ACTIONS).is_file():
             checked.append(check_actions(name, folder / ACTIONS, limits[name]))
+        if (folder / LOADER).is_file():
+            path = folder / LOADER
+            checked.append(CheckedCase(name, path, (*loader_findings(path, limits[name]),)))
         if (folder / PLAN).is_file():
             checked.append(check_case(name, folder, solving, limits[name], store))
     on_case(len(cases), len(cases), "")
-    compared = any((folder / JOB).is_file() or (folder / ACTIONS).is_file() for folder in cases.values())
+    compared = any((folder / name).is_file() for folder in cases.values() for name in (JOB, ACTIONS, LOADER))
     if not (compared or tolerances.allow_unjudged or exit_code(all_findings(checked))):
         checked.append(CheckedCase("", root, (Finding("unjudged", str(root), None, None, NO_JOBS),)))
     return checked
@@ -80,7 +85,7 @@ def update_folder(root: Path, solve: Callable[[Inputs], Plan], on_case: OnCase) 
             files.write(path, today)
             written.append(path)
     on_case(len(folders), len(folders), "")
-    return [*written, *update_actions(root)]
+    return [*written, *update_actions(root), *update_loaders(root)]
 
 
 def update_actions(root: Path) -> Iterator[Path]:
@@ -91,6 +96,17 @@ def update_actions(root: Path) -> Iterator[Path]:
             stored = files.read(path, ActionsFile)
             today = decided_today(stored, folder).file()
             if today != stored:
+                files.write(path, today)
+                yield path
+
+
+def update_loaders(root: Path) -> Iterator[Path]:
+    """Divide the stored loaders of a folder again, and write those that changed. Raises InputError."""
+    for folder in case_folders(root).values():
+        path = folder / LOADER
+        if path.is_file():
+            stored = files.read(path, LoaderFile)
+            if (today := divided_today(stored)) != stored:
                 files.write(path, today)
                 yield path
 
@@ -116,13 +132,13 @@ def case_folders(root: Path) -> dict[str, Path]:
     if not os.path.isdir(root):
         raise InputError("there is no such folder", where=str(root), fix="name a folder of cases, or two plans")
     folders = sorted(
-        {path.parent for name in (JOB, PLAN, ACTIONS) for path in root.rglob(name) if not hidden(path, root)}
+        {path.parent for name in (JOB, PLAN, ACTIONS, LOADER) for path in root.rglob(name) if not hidden(path, root)}
     )
     if not folders:
         raise InputError(
             "the folder holds no case",
             where=str(root),
-            fix=f"put {JOB} and {PLAN}, or {ACTIONS}, into a folder for each case",
+            fix=f"put {JOB} and {PLAN}, {ACTIONS}, or {LOADER}, into a folder for each case",
         )
     return {
         folder.relative_to(root).as_posix() if folder != root else root.resolve().name: folder for folder in folders

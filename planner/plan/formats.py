@@ -14,6 +14,7 @@ from planner.specs.hardware.node_cluster import NodeCluster
 from planner.specs.hardware.pool import Pool
 from planner.specs.hardware.profile import Profile
 from planner.specs.job import Job
+from planner.specs.loader import LoaderFile
 from planner.specs.model import Model
 from planner.specs.tables import TableFile
 
@@ -26,6 +27,7 @@ FORMATS: dict[str, tuple[type, ...]] = {  # and the forms of each
     "plan": (Plan,),
     "step": (StepFile,),
     "tables": (TableFile,),
+    "loader": (LoaderFile,),
     "check": (CheckFile,),
     "actions": (ActionsFile,),
 }

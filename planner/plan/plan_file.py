@@ -25,6 +25,7 @@ from planner.specs.hardware.device_rates import DeviceRates
 from planner.specs.hardware.profile import CollectiveCosts, Device, ModuleCosts
 from planner.specs.job import USUAL_WITHIN, Fix, Limits, Within
 from planner.specs.layers import Module
+from planner.specs.loader import LoaderFile, LoaderSettings
 from planner.specs.model import EdgeInput, ModelTask
 from planner.specs.parallelism import (
     DEFAULT_RANK_ORDER,
@@ -130,6 +131,7 @@ class PlanInputs(Spec, kw_only=True):
     prices: Prices
     sources: dict[str, SourceFile] = {}
     tables: dict[Name, Table] = {}  # embedding tables, which `embeddings` places
+    loader: LoaderFile | None = None  # stages of the data loader; None: batches are there when a step begins
     items: dict[str, dict[Index, Size]]  # by module: item (its sample's number) → its size, after rounding
 
     def tokens(self, module: str, item: int) -> int:
@@ -482,6 +484,7 @@ class Plan(Spec, kw_only=True):
     groups: dict[Name, Group]
     edges: tuple[Edge, ...] = ()
     embeddings: Embeddings | None = None
+    loader: LoaderSettings | None = None  # how each rank is given its batches where `planner run --data` trains
     steps: Annotated[tuple[Step, ...], msgspec.Meta(min_length=1)]
     then: FollowingSteps | None = None
     uses: PlanInputs  # last in the file: it is long

@@ -8,6 +8,7 @@ from planner.scoring.expected_seconds import least_expected, passed_over, plan_d
 from planner.scoring.expert_answer import ExpertAnswer, expert_answers
 from planner.scoring.gap_use import GapUse, gap_use
 from planner.scoring.host_memory import HostMemory
+from planner.scoring.loader_score import loader_bound_steps, step_loading_seconds, with_loader
 from planner.scoring.nearest_run import described_run, interval_spread, nearest_run, nearest_text, nearest_to
 from planner.scoring.objective_value import (
     BESIDE,
@@ -94,6 +95,7 @@ __all__ = [
     "interval_spread",
     "least_expected",
     "least_work",
+    "loader_bound_steps",
     "mean_objective_value",
     "nearest_run",
     "nearest_text",
@@ -126,6 +128,7 @@ __all__ = [
     "splits_backward",
     "states_error",
     "step_bounds",
+    "step_loading_seconds",
     "step_seconds",
     "task_seconds",
     "throughput",
@@ -135,5 +138,6 @@ __all__ = [
     "with_bound",
     "with_bound_digest",
     "with_hidden_offload",
+    "with_loader",
     "with_score",
 ]

@@ -13,6 +13,7 @@ from planner.plan.plan_file import Alternative, Layout, Plan, PricedLayouts
 from planner.scoring.bounds.bound_scope import bound_over
 from planner.scoring.bounds.step_bounds import SPACE, bounds_same_work
 from planner.scoring.expert_answer import expert_answers
+from planner.scoring.loader_score import loader_bound_steps, step_loading_seconds
 from planner.scoring.nearest_run import interval_spread, nearest_run
 from planner.scoring.objective_value import (
     BESIDE,
@@ -61,6 +62,7 @@ def plan_answer(plan: Plan, scores: Sequence[Score]) -> PlanAnswer:
         "alternatives": [alternative_answer(plan, each) for each in plan.alternatives],
         "undecided": undecided_answer(plan),
         **table_answer(plan, scores),
+        **loader_answer(plan, scores),
     }
 
 
@@ -73,6 +75,18 @@ def table_answer(plan: Plan, scores: Sequence[Score]) -> PlanAnswer:
     slowest, least = float(loads.seconds.max()), least_table_seconds(plan)
     seconds = {"seconds": slowest, "bound": least, "imbalance": loads.imbalance}
     return {"tables": {name: getattr(placed, name) for name in names} | seconds}
+
+
+def loader_answer(plan: Plan, scores: Sequence[Score]) -> PlanAnswer:
+    """How ranks are given their batches, seconds of loading and of training a step, and how many steps wait; nothing
+    without a loader.
+    """
+    if not plan.loader:
+        return {}
+    loading = [step_loading_seconds(plan, number) for number in range(len(scores))]
+    seconds = {"loading_seconds": loading, "trained_seconds": [each.trained_seconds for each in scores]}
+    bound = loader_bound_steps(plan, scores)
+    return {"loader": {**asdict(plan.loader), **seconds, "loader_bound_steps": bound}}
 
 
 def bounded_seconds(plan: Plan, seconds: float) -> float:

@@ -1,17 +1,18 @@
 """The score of a plan, computed from the plan alone: seconds, lower bound, breakdown and memory."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
 
-from planner.costs import Pricing, pricing_of, with_overlap
+from planner.costs import Pricing, pricing_of, with_loading, with_overlap
 from planner.costs.tables import TableLoads
 from planner.errors import Infeasible
 from planner.plan.join_plans import round_digits
 from planner.plan.plan_file import Breakdown, Outcome, Plan, Prediction
 from planner.plan.tasks.expand import expand
 from planner.plan.tasks.task_table import TaskTable
+from planner.scoring.bounds.loader_bound import bound_with_loader
 from planner.scoring.bounds.plan_space import plan_space_seconds
 from planner.scoring.bounds.step_bounds import SPACE, Bound, bounds_same_work, step_bound
 from planner.scoring.host_memory import HostMemory, host_memory, require_host_memory
@@ -41,6 +42,7 @@ class Score:
     memory: MemoryCurves
     plan_memory: PlanMemory
     bound: Bound
+    loading: float = 0.0  # seconds that the step is longer for what its loader needs
 
     @cached_property
     def fullest_rank(self) -> int:
@@ -50,7 +52,8 @@ class Score:
     @cached_property
     def breakdown(self) -> Breakdown:
         """Seconds of the mean rank by what it does."""
-        return breakdown_with_tables(self.timeline.breakdown(), self.tables)
+        found = breakdown_with_tables(self.timeline.breakdown(), self.tables)
+        return with_fields(found, idle=found.idle + self.loading) if self.loading else found
 
     @property
     def tables(self) -> TableLoads | None:
@@ -85,6 +88,11 @@ class Score:
     @property
     def step_seconds(self) -> float:
         """Seconds of the step."""
+        return self.trained_seconds + self.loading
+
+    @property
+    def trained_seconds(self) -> float:
+        """Seconds of the step once its batches are there."""
         return self.timeline.step_seconds + (float(self.tables.seconds.max()) if self.tables else 0.0)
 
 
@@ -98,6 +106,10 @@ def score(plan: Plan, number: int = 0, overlap: Overlap = AS_PRICED) -> Score:
     memory = plan_memory.over_step(TaskSpans.of(timeline), tasks)
     bound = step_bound(plan, number, pricing, tasks, timeline)
     found = Score(tasks, timeline, memory, plan_memory, bound)
+    if plan.loader:
+        trained = found.trained_seconds
+        loading = with_loading(plan, number, trained) - trained
+        found = replace(found, bound=bound_with_loader(plan, number, bound), loading=loading)
     require_sound(plan, number, pricing, found)
     return found
 

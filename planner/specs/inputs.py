@@ -38,6 +38,7 @@ from planner.specs.job_batches import (
     without_references,
 )
 from planner.specs.layers import Module
+from planner.specs.loader import LoaderFile
 from planner.specs.model import Model
 from planner.specs.named_files import (
     NO_TABLES,
@@ -82,6 +83,7 @@ class Inputs:
     # Kind of rank → rates of its kernels, where they were timed
     rates: dict[str, DeviceRates] = field(default_factory=dict)
     tables: dict[str, Table] = field(default_factory=dict)  # embedding tables beside the model
+    loader: LoaderFile | None = None  # stages of the data loader
     timing: TimingCoefficients = field(default_factory=TimingCoefficients)
     accounting: MemoryCoefficients = PLANNER_RUNTIME_MEMORY
     software: Framework = field(default_factory=Framework)  # what trains, and what it can launch
@@ -201,6 +203,7 @@ def resolve_job(job: Job, path: Path, options: JobOptions, tables: NameTables = 
         sources["tables"] = base / job.tables.file
         embedded = read_tables(sources["tables"])
         require_possible_groups(job.tables, cluster, files.place(path, "tables", "groups"))
+    loader = read_loader(job, path, sources)
     counts = {name: each.path for name, each in job.expert_counts.items() if isinstance(each, CountsFile)}
     sources |= {f"expert counts {name}": base / counted for name, counted in counts.items()}
     inputs = Inputs(
@@ -214,6 +217,7 @@ def resolve_job(job: Job, path: Path, options: JobOptions, tables: NameTables = 
         effort=options.effort,
         first_row=options.first_row,
         tables=embedded,
+        loader=loader,
         timing=software.kernel_timing,
         accounting=software.dated_accounting,
         software=software.framework,
@@ -285,6 +289,17 @@ def require_trained(job: Job, path: Path) -> None:
     if job.workload.requests:
         where = files.place(path, "workload", "requests")
         raise InputError("the model is served, and nothing is trained", where=where, fix=f"planner serve {path}")
+
+
+def read_loader(job: Job, path: Path, sources: dict[str, Path]) -> LoaderFile | None:
+    """The stages of the loader that a job names, a source then; None where it names none. Raises InputError."""
+    if not job.loader:
+        return None
+    if job.per_batch:
+        message = "steps that are planned during the run are loaded when they are known"
+        raise InputError(message, where=files.place(path, "loader"), fix="leave out loader, or planning: per_batch")
+    sources["loader"] = path.parent / job.loader
+    return files.read(sources["loader"], LoaderFile)
 
 
 def require_possible_groups(asked: JobTables, cluster: Cluster, where: str) -> None:

@@ -112,6 +112,7 @@ class Job(Spec):
     expert_counts: dict[Name, ExpertCounts] = {}  # by module: tokens that each expert got; left out: an assumed load
     trained: dict[Name, Trained] = {}  # by module: all (left out), none, projector, or {lora: 16} adapters of that rank
     tables: JobTables | None = None  # embedding tables beside the model, which is the dense part
+    loader: str = ""  # path of a file of loader stages, which `planner profile --loader` measures; empty: not counted
     limits: Limits = Limits()  # what a rank may hold, and what the whole run may take
     service: Service | None = None  # what is promised to those who ask the model, where it is served
     run: Run | None = None  # how long the job trains: with it, dollars and days are of the whole run

@@ -2,6 +2,7 @@
 
 from planner.strategies.best import Candidate, best_of_candidates, candidate_inputs
 from planner.strategies.entry import RefiningStrategy, Strategy, StrategyEntry
+from planner.strategies.loader_stages import DividedLoader, divide_loader
 from planner.strategies.plan_drafts import data_parallel_layouts, plan_uses
 from planner.strategies.solved_job import SolvedJob
 from planner.strategies.table import (
@@ -21,6 +22,7 @@ __all__ = [
     "BEST",
     "STRATEGIES",
     "Candidate",
+    "DividedLoader",
     "RefiningStrategy",
     "SolvedJob",
     "Strategy",
@@ -31,6 +33,7 @@ __all__ = [
     "data_parallel_layouts",
     "decided_by",
     "decides_layouts",
+    "divide_loader",
     "plan_uses",
     "refining_strategy",
     "solving_strategy",

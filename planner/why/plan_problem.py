@@ -160,6 +160,7 @@ def problem_inputs(plan: Plan, job: Job, batches: tuple[SampleBatch, ...]) -> In
         first_row=plan.made.first_row,
         rates=uses.prices.rates,
         tables=uses.tables,
+        loader=uses.loader,
         software=uses.software,
         timing=uses.prices.timing,
         accounting=uses.prices.accounting,

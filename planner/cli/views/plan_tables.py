@@ -14,6 +14,7 @@ from planner.check import Finding, verdict
 from planner.cli.views.beside_plan import alternatives_table, beside_texts
 from planner.cli.views.embedding_tables import table_rows
 from planner.cli.views.expert_texts import expert_texts
+from planner.cli.views.loader_tables import loader_bound_line, loader_rows
 from planner.cli.views.plain_table import table
 from planner.costs import find_objective, usd_per_hour
 from planner.errors import InputError
@@ -93,6 +94,7 @@ def headline(plan: Plan) -> Iterator[Text]:
     yield Text.assemble("step ", (duration(seconds), "bold"), f"{every} simulated, {low} to {high} (80 % interval)")
     yield Text(", ".join(gains(plan, seconds)))
     yield proof_line(plan.outcome)
+    yield from loader_bound_line(plan)
     if len(plan.layouts) > 1:
         yield Text(modules_text(plan))
 
@@ -161,7 +163,7 @@ def plan_table_lines(plan: Plan) -> Iterator[RenderableType]:
         rows.add_row("measured", f"nearest run: {nearest_text(nearest)}")
     for note in extrapolation_notes(plan):
         rows.add_row("", note)
-    for labelled in (*table_rows(plan), *layout_lines(plan)):
+    for labelled in (*table_rows(plan), *loader_rows(plan), *layout_lines(plan)):
         rows.add_row(*labelled)
     if plan.then:
         count = "" if plan.then.batches is None else f"{plan.then.batches} "

@@ -8,6 +8,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from planner.cli.views.expert_texts import expert_texts
+from planner.cli.views.loader_tables import loader_bound_line
 from planner.cli.views.plain_table import table
 from planner.cli.views.plan_tables import gib_text
 from planner.costs import STEP_SECONDS
@@ -51,6 +52,7 @@ def prediction_lines(prediction: StepTimePrediction) -> Iterator[RenderableType]
         yield Text(f"packed in {pack_text(packed)}")
     closed = f"; closed form {duration(prediction.closed_seconds)}" if prediction.closed_seconds else ""
     yield Text.assemble("step ", (duration(seconds), "bold"), f" simulated, {low} to {high} (80 % interval){closed}")
+    yield from loader_bound_line(plan)
     rate, goal = facts["tokens_per_second"], objective_of(plan)
     objective_text = "" if facts["objective"] == STEP_SECONDS else f"{goal.formatted(facts['value'])}, "
     of = f" of {' and '.join(sample_modules(plan))}" if several else ""
@@ -104,6 +106,7 @@ def fits_lines(fit: MemoryFit) -> Iterator[RenderableType]:
     layouts = " and ".join(f"{name}: " * several + module_layout_text(fit.plan, name, "") for name in fit.plan.layouts)
     chance = f"{percent(fullest.chance)} chance of running out of memory, on {stage_text(fit, fullest)}"
     yield Text.assemble((layouts, "bold"), " ", (verdict, style), f" in {fit.device}: {chance}\n")
+    yield from loader_bound_line(fit.plan)
     yield memory_use_table(fit)
     if fit.host:
         yield Text(f"\n{host_text(fit.host)}", style="" if fit.host.fits else "bold red")

@@ -6,7 +6,17 @@ from dataclasses import dataclass, replace
 from planner.costs.memory import FRAGMENTED, Footprint
 from planner.layouts import layout_problem
 from planner.plan.plan_file import Plan
-from planner.scoring import HostMemory, PlanMemory, Score, exceeds_memory, fullest_host, restate_in_objective, score
+from planner.scoring import (
+    HostMemory,
+    PlanMemory,
+    Score,
+    exceeds_memory,
+    fullest_host,
+    prediction_of,
+    restate_in_objective,
+    score,
+    with_loader,
+)
 from planner.specs.base import with_fields
 from planner.specs.hardware.cluster import device_of_rank
 from planner.specs.inputs import Inputs
@@ -70,6 +80,8 @@ class MemoryFit:
 def memory_fit_of_job(inputs: Inputs) -> MemoryFit:
     """Memory of the layouts that a job fixes. Raises InputError."""
     plan = restate_in_objective(plan_together(inputs, runs=False), inputs.job.objective)
+    if inputs.loader:
+        plan = with_loader(with_fields(plan, prediction=prediction_of(score(plan))), inputs.loader)
     found = memory_fit_of_plan(plan, (score(plan),))
     if found.fits:
         return found

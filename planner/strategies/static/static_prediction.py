@@ -12,6 +12,8 @@ from planner.scoring import (
     in_memory,
     require_possible,
     restate_in_objective,
+    score,
+    with_loader,
 )
 from planner.specs.inputs import Inputs
 from planner.strategies.assignment.packed_modules import packs_samples
@@ -43,6 +45,9 @@ def predict_job(inputs: Inputs) -> StepTimePrediction:
     """The prediction for the layouts that a job fixes, whether they fit or not. Raises InputError."""
     plan, found = priced_together(inputs)
     plan = restate_in_objective(plan, inputs.job.objective)
+    if inputs.loader:
+        plan = with_loader(plan, inputs.loader)
+        return predict_plan(plan, (score(plan),))
     if len(plan.layouts) > 1 or packs_samples(inputs) or plan.uses.prices.modules:
         return predict_plan(plan, (found,))
     closed = closed_form_parts(layout_problem(inputs), plan.layouts[inputs.module])
