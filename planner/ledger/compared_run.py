@@ -151,10 +151,11 @@ def compare_run(
         plan=plan,
         machine=result.machine,
         losses=tuple(step.loss for step in result.steps),
-        tokens_per_second=sum(step.tokens for step in result.steps) / sum(step.seconds for step in result.steps),
-        step_seconds=median(step.seconds for step in result.steps),
+        tokens_per_second=sum(step.tokens for step in result.steps)
+        / sum(step.seconds + step.loading for step in result.steps),
+        step_seconds=median(step.seconds + step.loading for step in result.steps),
         predicted_step_seconds=median(seconds) if seconds else None,
-        kinds=with_tables(kinds, scores, result) if plan.embeddings else kinds,
+        kinds=with_loader(with_tables(kinds, scores, result) if plan.embeddings else kinds, plan, scores, result),
         timelines=tuple(step.timeline for step in traced),
         traced=tuple(traced),
         plannings=tuple(step.planning for step in result.steps if step.planning),
@@ -179,6 +180,16 @@ def with_tables(kinds: list[KindSeconds], scores: Sequence[Score], result: "RunR
     *others, waits = kinds
     beside = KindSeconds("embedding tables", expected, found)
     return [*others, beside, replace(waits, measured=max(0.0, waits.measured - found))]
+
+
+def with_loader(
+    kinds: list[KindSeconds], plan: Plan, scores: Sequence[Score], result: "RunResult"
+) -> list[KindSeconds]:
+    """Kinds of work, and what steps of a plan with a loader waited for it."""
+    if plan.loader is None:
+        return kinds
+    expected = mean(each.loading for each in scores) if scores else 0.0
+    return [*kinds, KindSeconds("wait for the data loader", expected, median(step.loading for step in result.steps))]
 
 
 def traced_step(followed: Plan, number: int, step: "StepResult", of_plan: int, at: int) -> TracedStep:

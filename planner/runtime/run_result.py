@@ -87,6 +87,7 @@ class StepResult:
     memory: tuple[RankMemory, ...] = ()  # of each rank, kept for the same steps as `measured`; empty on the CPU
     sent_bytes: tuple[SentBytes, ...] = ()  # of each rank, kept for the same steps as `measured`
     table_seconds: float = 0.0  # of embedding tables, on the mean rank, waits for others among them
+    loading: float = 0.0  # seconds before the step in which the slowest rank waited for items that its loader loads
     features: FeatureCounts = NO_FEATURES  # of items of frozen encoders whose outputs are kept, on all ranks
 
 

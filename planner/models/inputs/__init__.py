@@ -5,16 +5,22 @@ from planner.models.inputs.folder_source import SampleFolderSource, fed_source, 
 from planner.models.inputs.token_places import ItemGrids
 from planner.models.inputs.token_source import TokenFolder
 from planner.models.inputs.training_items import (
+    HeldSpan,
+    PackedContents,
     PlannedItems,
     SampleSource,
     batch_of_documents,
     check_batch,
+    held_spans,
+    packed_contents,
     synthetic_batch,
 )
 
 __all__ = [
     "ClickSource",
+    "HeldSpan",
     "ItemGrids",
+    "PackedContents",
     "PlannedItems",
     "SampleFolderSource",
     "SampleSource",
@@ -22,6 +28,8 @@ __all__ = [
     "batch_of_documents",
     "check_batch",
     "fed_source",
+    "held_spans",
+    "packed_contents",
     "sample_source",
     "synthetic_batch",
 ]

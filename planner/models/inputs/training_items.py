@@ -44,11 +44,23 @@ class SampleSource(Protocol):
         """The number of an item's targets, over which the loss is summed."""
 
 
+HeldSpan = tuple[Document, tuple[int, int]]  # of an item's part: its first token, and the one after its last
+
+
+class PackedContents(NamedTuple):
+    """Inputs and targets of spans, one after another, with the shapes of `Batch`; and how many targets each has."""
+
+    inputs: Tensor
+    targets: Tensor
+    counts: list[int]
+
+
 class PlannedItems(NamedTuple):
-    """What a plan says of the items of a module, besides their tokens."""
+    """What a plan says of the items of a module, besides their tokens; and their contents, where they are loaded."""
 
     weights: Mapping[int, float] | None = None  # of each of an item's targets in the loss; None: all are 1
     grids: ItemGrids = MappingProxyType({})  # of items whose tokens are places of images
+    loaded: PackedContents | None = None  # of what the rank holds of them; None: they are read as a batch is made
 
 
 AS_THEY_ARE = PlannedItems()
@@ -102,13 +114,13 @@ def batch_of_documents(
     ends = list(accumulate(lengths, initial=0))
     local = sequence_parallel.local_spans(lengths)
     check_batch(spec, packed, local)
-    spans = [(packed[document], (first, last)) for document, first, last in local] or [(Document(0, 0), (0, 0))]
-    parts = [document_contents(source, spec, *span) for span in spans]
+    spans = held_spans(packed, local)
+    inputs, targets, counts = planned.loaded or packed_contents(source, spec, spans)
     weights = planned.weights
-    each = None if weights is None else target_weights(weights, spans, [len(targets) for _, targets in parts])
+    each = None if weights is None else target_weights(weights, spans, counts)
     return Batch(
-        inputs=torch.cat([inputs for inputs, _ in parts]).to(device),
-        targets=torch.cat([targets for _, targets in parts]).to(device),
+        inputs=inputs.to(device, non_blocking=inputs.is_pinned()),
+        targets=targets.to(device, non_blocking=targets.is_pinned()),
         positions=torch.cat([torch.arange(*span) for _, span in spans]).to(device),
         cu_seqlens=torch.tensor(ends, dtype=torch.int32),
         sequence_parallel=sequence_parallel,
@@ -117,9 +129,22 @@ def batch_of_documents(
     )
 
 
-def target_weights(
-    weights: Mapping[int, float], spans: Sequence[tuple[Document, tuple[int, int]]], targets: Sequence[int]
-) -> Tensor:
+def held_spans(documents: Sequence[Document], local: Sequence[Span]) -> list[HeldSpan]:
+    """The parts of packed documents that a rank holds; of an idle one an empty part of the first item."""
+    return [(documents[document], (first, last)) for document, first, last in local] or [(Document(0, 0), (0, 0))]
+
+
+def packed_contents(
+    source: SampleSource, spec: Module, spans: Sequence[HeldSpan], as_stored: bool = False
+) -> PackedContents:
+    """The contents of spans in host memory; `as_stored`: read by rising item, as items lie in files."""
+    order = sorted(range(len(spans)), key=lambda at: (spans[at][0].item, spans[at][1]) if as_stored else at)
+    read = {at: document_contents(source, spec, *spans[at]) for at in order}
+    inputs, targets = zip(*(read[at] for at in range(len(spans))), strict=True)
+    return PackedContents(torch.cat(inputs), torch.cat(targets), [len(each) for each in targets])
+
+
+def target_weights(weights: Mapping[int, float], spans: Sequence[HeldSpan], targets: Sequence[int]) -> Tensor:
     """The weight of each target `(all of these)`, in float64: `targets` are in each of the spans."""
     each = [weights.get(document.item, 0.0) for document, _ in spans]
     return torch.tensor(each, dtype=torch.float64).repeat_interleave(torch.tensor(targets))

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import NamedTuple
@@ -33,6 +33,7 @@ from planner.plan.step_files import (
 )
 from planner.plan.task import Task
 from planner.plan.tasks.expand import expand
+from planner.runtime.execute.step_loader import LoadedStep, loaded_steps
 from planner.runtime.health.rollback import batch_of, read_skipped
 from planner.runtime.preflight.data_checks import require_same_samples
 from planner.runtime.preflight.preflight_checks import require_executable
@@ -53,6 +54,7 @@ class StepTasks:
     plan: Plan | None = None  # whose step it is; None: the run's own
     planned_s: float | None = None  # None: planned before the run
     waited_s: float = 0.0
+    loaded: LoadedStep = field(default_factory=LoadedStep)  # contents that were loaded ahead
 
 
 class PlannedStep(NamedTuple):
@@ -70,7 +72,10 @@ def step_source(local: RankState, first: int = 0) -> Iterator[Iterator[StepTasks
     own = [*map(StepTasks, local.steps)]
     if folder is None:
         skipped = read_skipped(options.resume)
-        yield (own[batch_of(number, skipped) % len(own)] for number in range(first, count))
+        numbers = [batch_of(number, skipped) % len(own) for number in range(first, count)]
+        loaded = loaded_steps(local, numbers)
+        yield (replace(own[number], loaded=next(loaded)) for number in numbers)
+        loaded.close()  # ends its workers
         return
     inbox = StepInbox(local.worker, plan, folder, options.data)
     with inbox.locked(first):

@@ -23,6 +23,7 @@ from planner.runtime.exchange.contrastive_exchange import ContrastiveExchange
 from planner.runtime.exchange.edge_exchange import EdgeExchange
 from planner.runtime.exchange.micro_batch_in_flight import InFlightKey, MicroBatchInFlight, in_flight_key
 from planner.runtime.exchange.stage_transfers import StageTransfers, shared_order
+from planner.runtime.execute.step_loader import LoadedStep
 from planner.runtime.execute.table_passes import table_passes
 from planner.runtime.execution_order import executed_by_fsdp, execution_order
 from planner.runtime.measure.gpu_memory import StepMemory, memory_counter
@@ -34,6 +35,7 @@ from planner.runtime.state.kept_features import KeptFeatures
 from planner.runtime.state.optimizers import set_learning_rate
 from planner.runtime.state.rank_state import RankState, empty_activations
 
+NOT_LOADED = LoadedStep()  # its items are loaded as its batches are made
 PREPARING = "items of the step"  # what ranks do before its clock starts
 
 
@@ -51,6 +53,7 @@ class RankStepResult:
     clipped: GradientClipping | None = None  # the same on all ranks
     features: FeatureCounts = NO_FEATURES
     table_seconds: float = 0.0  # of embedding tables
+    loading: float = 0.0  # seconds that this rank waited for its items before the step
     lost_in: str = ""  # first task whose loss is not finite; empty: it is
 
 
@@ -93,12 +96,12 @@ class TaskExecutor:
         if self.tables:
             self.tables.rate = rate
 
-    def step(self, tasks: Sequence[Task]) -> RankStepResult:
-        """Executes this rank's tasks of a step; `tasks`: of all ranks."""
+    def step(self, tasks: Sequence[Task], loaded: LoadedStep = NOT_LOADED) -> RankStepResult:
+        """Executes this rank's tasks of a step; `tasks`: of all ranks; `loaded`: what was loaded ahead."""
         self.worker.begin_task(PREPARING, self.number)
         self.places = {task.id: place for place, task in enumerate(tasks) if self.worker.rank in task.ranks}
         own = [tasks[place] for place in self.places.values()]
-        self.prepare(tasks, own)
+        self.prepare(tasks, own, loaded)
         tokens = sum(self.flight(task).tokens for task in own if task.phase == "F" and self.local.ends_in_loss(task))
         self.clock.start()
         if self.tables:
@@ -128,9 +131,10 @@ class TaskExecutor:
             clipped=clipped,
             features=sum((kept.take_counts() for kept in self.features.values()), NO_FEATURES),
             table_seconds=self.tables.seconds if self.tables else 0.0,
+            loading=loaded.waited_s,
         )
 
-    def prepare(self, tasks: Sequence[Task], own: Sequence[Task]) -> None:
+    def prepare(self, tasks: Sequence[Task], own: Sequence[Task], loaded: LoadedStep) -> None:
         """Creates batches and buffers of a step, and resets gradients and stages."""
         counts = self.local.target_counts(task for task in tasks if task.phase == "F")  # of all ranks
         self.weights = self.local.loss_weights(counts)
@@ -139,7 +143,9 @@ class TaskExecutor:
         self.flights.clear()  # of the previous step: frees their memory for this one
         self.flights = {
             self.key(task): MicroBatchInFlight(
-                self.local.loaders[task.module].batch(task, self.worker.device, self.weights)
+                self.local.loaders[task.module].batch(
+                    task, self.worker.device, self.weights, loaded.contents.get(task.id)
+                )
             )
             for task in forwards
         }

@@ -154,7 +154,7 @@ def train_step(
     if reference:
         reference.copy_weights()
     executor.number = number
-    step = executor.step(upcoming_step.tasks)
+    step = executor.step(upcoming_step.tasks, upcoming_step.loaded)
     require_finite(executor.worker, step, number)
     executor.worker.begin_task("end of the step", number, len(upcoming_step.tasks))
     own = upcoming_step.waited_s, step if keep_records else replace(step, passes=())
@@ -175,6 +175,7 @@ def train_step(
         memory=tuple(rank.memory for rank in ranks if rank.memory),
         sent_bytes=tuple(rank.sent_bytes for rank in ranks),
         table_seconds=mean(rank.table_seconds for rank in ranks),
+        loading=max(rank.loading for rank in ranks),
         features=sum((rank.features for rank in ranks), NO_FEATURES),
         grad_norm=ranks[0].clipped.norm if ranks[0].clipped else None,
         planning=None if upcoming_step.planned_s is None else PlanningOverlap(upcoming_step.planned_s, waited),

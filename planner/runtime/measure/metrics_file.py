@@ -90,6 +90,7 @@ def metrics_line(number: int, step: StepResult) -> dict[str, Any]:
         "learning_rate": step.learning_rate,
         "tokens": step.tokens,
         "seconds": step.seconds,
+        "loading_seconds": step.loading,
         "tokens_per_s": finite_or_none(step.tokens / step.seconds if step.seconds else None),
         "peak_bytes": max((peak for peak in step.peak_bytes if peak is not None), default=None),
         "memory_bytes": fullest(step),

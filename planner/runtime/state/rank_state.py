@@ -20,14 +20,17 @@ from planner.launch.communication import (
     sequence_parallel_over,
     tensor_parallel_over,
 )
-from planner.models import Batch, TokenDispatcher
+from planner.models import Batch, SequenceParallel, TokenDispatcher
 from planner.models.inputs import (
     ClickSource,
+    HeldSpan,
     ItemGrids,
+    PackedContents,
     PlannedItems,
     SampleSource,
     batch_of_documents,
     fed_source,
+    held_spans,
     sample_source,
 )
 from planner.plan.embeddings import tokens_of_sums
@@ -52,6 +55,7 @@ from planner.runtime.state.rank_tables import RankTables
 from planner.runtime.state.replicated_gradients import sum_replicated_gradients
 from planner.runtime.state.sharded_stage import ShardedStage
 from planner.specs.layers import Module
+from planner.specs.workload.items import Document
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,18 +70,31 @@ class BatchLoader:
     dispatch: Mapping[int, TokenDispatcher]  # token dispatch to the experts of each layer
     grids: ItemGrids  # of its items, whose tokens are places of images
 
-    def batch(self, task: Task, device: torch.device, weights: LossWeights) -> Batch:
-        """Batch of a forward task on this rank; empty on an idle rank. `weights`: of the step's targets."""
+    def sharing(self, task: Task) -> SequenceParallel:
+        """How the ranks of a forward task share its items."""
         ranks, unit = sharing_ranks(self.layout, task.ranks, self.groups.rank), self.spec.tokens_per_output
         sharing = SharedMicroBatch(ranks, task.split, task.lengths, unit, bool(task.parts))
-        exchange = sequence_parallel_over(self.groups, sharing, self.meter)
+        return sequence_parallel_over(self.groups, sharing, self.meter)
+
+    def held(self, task: Task) -> list[HeldSpan]:
+        """The parts of a forward task's items that this rank loads."""
+        packed = [Document(*each) for each in task.documents]
+        return held_spans(packed, self.sharing(task).local_spans([each.tokens for each in packed]))
+
+    def batch(
+        self, task: Task, device: torch.device, weights: LossWeights, loaded: PackedContents | None = None
+    ) -> Batch:
+        """Batch of a forward task on this rank, whose contents may be loaded already; empty on an idle rank. `weights`:
+        of the step's targets.
+        """
+        exchange, unit = self.sharing(task), self.spec.tokens_per_output
         batch = batch_of_documents(
             self.source,
             self.spec,
             task.documents,
             sequence_parallel=exchange,
             device=device,
-            planned=PlannedItems(weights.within(task), self.grids),
+            planned=PlannedItems(weights.within(task), self.grids, loaded),
         )
         block = groups_over(self.layout, ("tp",))[self.groups.rank]
         tensor = tensor_parallel_over(self.groups, block, len(batch.positions), unit, self.meter)
