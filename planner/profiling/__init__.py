@@ -1,11 +1,18 @@
-"""Measures layers of a model, its optimizer, and collectives on this machine."""
+"""Measures layers of a model, its optimizer, and collectives on this machine; and data loaders."""
 
+from planner.profiling.loader_of_job import loader_of_job
+from planner.profiling.loader_profile import MeasuredLoader, items_per_second, loader_of_object, measure_loader
 from planner.profiling.measure_profile import ProfileOptions, profile
 from planner.profiling.measurement_context import device_name, gpu_count
 
 __all__ = [
+    "MeasuredLoader",
     "ProfileOptions",
     "device_name",
     "gpu_count",
+    "items_per_second",
+    "loader_of_job",
+    "loader_of_object",
+    "measure_loader",
     "profile",
 ]

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -17,6 +18,8 @@ from planner.ledger import drift_by_plan as drifts
 from planner.plan.plan_file import Plan
 from planner.specs import library
 from planner.specs.hardware.profile import Profile
+from planner.specs.inputs import JobOptions, load_job
+from planner.specs.loader import LoaderFile
 from planner.specs.model import Model
 from planner.specs.parallelism import Dtype
 from planner.units import GIB
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from planner.ledger import AccuracyReport, Predictor
 
 RANKS_ON_CPU = 4  # the size of the shipped cluster cpu-4
+USUAL_BATCH = 16  # items of a dataset that are packed together
 
 # --------------------------------------------------------------------------------------------------------- ledger
 
@@ -105,6 +109,24 @@ def measure_profile(
     options = ProfileOptions(ranks, measuring.dtype or ("bf16" if kind == "cuda" else "float32"), measuring.quick)
     path = target or library.cache_folder() / f"{device}.yaml"
     return measure(spec.name, spec, base, options, path, lambda done, of, what, _: on_progress(done, of, what)), path
+
+
+def measure_data_loader(
+    reference: str, target: Path | None, on_progress: OnProgress = silent
+) -> tuple[LoaderFile, Path]:
+    """Measure the data loader of a job, or of a dataset `module:object` that this folder imports; write its stages to
+    `target` or loader.yaml. Raises InputError.
+    """
+    from planner.profiling import loader_of_job, loader_of_object, measure_loader
+
+    if ":" in reference and not os.path.exists(reference):
+        sys.path.insert(0, os.getcwd())
+        measured = loader_of_object(reference, USUAL_BATCH)
+    else:
+        measured = loader_of_job(load_job(reference, JobOptions()))
+    found, path = measure_loader(measured, on_progress=on_progress), target or Path("loader.yaml")
+    files.write(path, found)
+    return found, path
 
 
 # ------------------------------------------------------------------------------------------------------ calibrate

@@ -28,12 +28,19 @@ def profile(
             metavar="PLAN", help="Instead: train a plan and its ties in turn, a few steps each, to tell the quickest."
         ),
     ] = None,
+    loader: Annotated[
+        str | None,
+        typer.Option(
+            metavar="JOB|MODULE:OBJECT",
+            help="Instead: measure the data loader of a job with a folder of samples, or of a dataset of torch.",
+        ),
+    ] = None,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="File to write, instead of one in the user's cache.")
     ] = None,
     json: Json = False,
 ) -> None:
-    """Measure this machine: layers, optimizer, collectives; or which of a plan's ties is the quickest on it.
+    """Measure this machine: layers, optimizer, collectives; which of a plan's ties is the quickest; or a data loader.
 
     Jobs with `profile: auto` find the profile in the user's cache; an interrupted profile resumes where it stopped.
     With --settle the layouts that predictions cannot tell apart are trained from random weights, in turn and three
@@ -44,6 +51,9 @@ def profile(
     from planner.workflows import evidence
 
     require_torch("profile")
+    if loader is not None:
+        profile_loader(loader, output, json, (model, ranks, dtype, settle))
+        return
     if settle is not None:
         settle_ties(settle, json, (model, ranks, dtype, quick, output))
         return
@@ -53,6 +63,20 @@ def profile(
     with progress.progress_bar("profiling", "measurements") as on_progress:
         measured, path = evidence.measure_profile(model, measuring, output, on_progress)
     render.emit(json, json_answers.profile_answer(measured, path), *profile_tables.profile_tables(measured, path))
+
+
+def profile_loader(reference: str, output: Path | None, json: bool, others: tuple[object, ...]) -> None:
+    """The answer of --loader. Raises InputError where options of measuring layers are given too."""
+    from planner.cli import progress, render
+    from planner.cli.views import loader_tables
+    from planner.workflows import evidence
+
+    if any(others):
+        fix = "leave out MODEL, --ranks, --dtype and --settle"
+        raise InputError("a loader is measured alone", where="--loader", fix=fix)
+    with progress.progress_bar("profiling", "measurements") as on_progress:
+        measured, path = evidence.measure_data_loader(reference, output, on_progress)
+    render.emit(json, {"loader": str(path), "measured": measured}, *loader_tables.profiled_lines(measured, path))
 
 
 def settle_ties(plan: Path, json: bool, others: tuple[object, ...]) -> None:

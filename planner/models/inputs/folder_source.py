@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -22,6 +23,9 @@ from planner.models.inputs.token_source import CHECKED, TokenFolder
 from planner.models.inputs.training_items import Items, SampleSource, SyntheticSamples
 from planner.specs.layers import Module
 from planner.specs.workload.sample_folder import Media, has_media, open_sample_folder
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +125,7 @@ class SampleFolderSource:
         if spec.causal:
             return self.text.item(spec, item, span)
         if self.last is None or self.last[:2] != (spec, item):
-            contents = CONTENTS[spec.input_unit](spec, self.values(self.media(spec), item))
-            self.last = spec, item, contents
+            self.last = spec, item, self.contents(spec, item)
         outputs = (span[1] - span[0]) // spec.tokens_per_output
         return self.last[2][span[0] : span[1]], torch.zeros(outputs, spec.feature_width)
 
@@ -130,9 +133,13 @@ class SampleFolderSource:
         """The number of an item's targets."""
         return self.text.target_count(spec, item, tokens) if spec.causal else tokens // spec.tokens_per_output
 
-    def values(self, media: Media, item: int) -> Tensor:
-        """Pixels `(height, width, channels)` or frames `(frames, mels)` of an item. Raises InputError."""
-        stored = media.read(item)
+    def contents(self, spec: Module, item: int, stored: "NDArray[Any] | None" = None) -> Tensor:
+        """Patches or windows of frames of an item whose pixels or frames are read, or are `stored`."""
+        return CONTENTS[spec.input_unit](spec, self.values(self.media(spec), item, stored))
+
+    def values(self, media: Media, item: int, stored: "NDArray[Any] | None" = None) -> Tensor:
+        """Pixels `(height, width, channels)` or frames `(frames, mels)` of an item, read or `stored`. Raises InputError."""
+        stored = media.read(item) if stored is None else stored
         values = torch.from_numpy(stored.astype(stored.dtype.newbyteorder("=")))
         if not values.is_floating_point():
             return values
