@@ -24,7 +24,7 @@ FLOORS = (
     ("scoring", "packing", "placer", "replay", "learning"),
     ("layouts", "policies"),
     ("simulate", "orders"),
-    ("costs", "programs", "follow", "targets"),
+    ("costs", "programs", "follow", "targets", "graphs"),
     ("plan", "hf"),
     ("specs",),
     ("files",),

@@ -138,7 +138,7 @@ class SampleFolderSource:
         return CONTENTS[spec.input_unit](spec, self.values(self.media(spec), item, stored))
 
     def values(self, media: Media, item: int, stored: "NDArray[Any] | None" = None) -> Tensor:
-        """Pixels `(height, width, channels)` or frames `(frames, mels)` of an item, read or `stored`. Raises InputError."""
+        """Pixels `(height, width, channels)` or frames `(frames, mels)`, read or `stored`. Raises InputError."""
         stored = media.read(item) if stored is None else stored
         values = torch.from_numpy(stored.astype(stored.dtype.newbyteorder("=")))
         if not values.is_floating_point():
