@@ -22,6 +22,7 @@ from planner.specs.job import Job
 from planner.specs.layers import Audio, Decoder, Described, TextEncoder, Vit
 from planner.specs.layers.components import Experts, LayerTable, LinearAttention, StateSpace
 from planner.specs.layers.resize import FixedResize, SmartResize, TiledResize
+from planner.specs.loader import LoaderFile, LoaderPool, LoaderStage, LoaderTiming
 from planner.specs.model import Model, ModelEdge, ModelTask
 from planner.specs.parallelism import MESH_DIMS, RECOMPUTED_PARTS, Parallelism
 from planner.specs.workload.items import ItemSize
@@ -358,7 +359,22 @@ def own_runs() -> st.SearchStrategy:
     return unchecked(OwnRun, slopes=st.dictionaries(st.sampled_from([*WIDTHS]), st.floats(-9.0, 9.0), max_size=3))
 
 
+def loader_stages() -> st.SearchStrategy:
+    """Stages that take some time, on units of a pool or none."""
+    return unchecked(LoaderStage, seconds=st.floats(0.001, 1e6), pool=st.sampled_from([None, "cores"]))
+
+
+def loaders() -> st.SearchStrategy:
+    """Stages of different names, on a pool that there is, timed with each number of workers once."""
+    stages = st.lists(loader_stages(), min_size=1, max_size=3, unique_by=lambda stage: stage.name).map(tuple)
+    timings = st.lists(unchecked(LoaderTiming), max_size=3, unique_by=lambda timing: timing.workers).map(tuple)
+    pools = unchecked(LoaderPool).map(lambda pool: {"cores": pool})
+    return unchecked(LoaderFile, stages=stages, timings=timings, pools=pools)
+
+
 CHECKED = {
+    LoaderStage: loader_stages,
+    LoaderFile: loaders,
     Job: jobs,
     OwnRun: own_runs,
     Software: lambda: unchecked(Software, month=MONTHS),

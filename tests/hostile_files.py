@@ -19,6 +19,7 @@ from planner import files, pipeline
 from planner.calibrate.kernel_tables import read_table
 from planner.check.actions_case import replay
 from planner.export import export_plan, import_order_into
+from planner.graphs import read_graph
 from planner.hf import read as read_hf
 from planner.ledger.run_ledger import append_entry, read_entries
 from planner.models.checkpoints.safetensors_files import SafetensorsCheckpoint
@@ -37,12 +38,14 @@ from planner.specs.hardware.cluster import Cluster
 from planner.specs.hardware.profile import Profile
 from planner.specs.inputs import JobOptions, load_job
 from planner.specs.library import shipped_folder
+from planner.specs.loader import LoaderFile
 from planner.specs.model import Model
 from planner.specs.workload.expert_counts import read_counts
 from planner.specs.workload.requests.read_requests import Reading, read_requests
 from planner.specs.workload.sample_folder import open_sample_folder
 from planner.specs.workload.sample_records import read_sample_file
 from planner.specs.workload.samples import read_lengths
+from planner.strategies import divide_loader
 from planner.targets import TARGETS, read_target
 from tests.hf.configs import PUBLISHED
 from tests.ledger.test_run_ledger import ENTRY
@@ -191,6 +194,7 @@ def cluster_jobs(path: Path) -> object:
 
 
 EXAMPLE = Path(__file__).parents[1] / "docs" / "examples" / "one-cluster"
+LOADER = GOLDEN / "loader_stages" / "bgl" / "loader.yaml"
 ACTIONS = GOLDEN / "schedule" / "one-cluster" / "actions.yaml"
 SAMPLE = '{"text": 512, "images": [[1280, 960]], "audio": [7.2]}\n'
 READERS: dict[str, Reader] = {
@@ -206,6 +210,8 @@ READERS: dict[str, Reader] = {
         if (path.parent / "job.yaml").exists()
     },
     "actions": text_file("actions.yaml", ACTIONS.read_text, decisions),
+    "loader": text_file("loader.yaml", LOADER.read_text, lambda path: divide_loader(files.read(path, LoaderFile))),
+    "edges": text_file("edges.csv", "u,v\n0,1\n1,2\n", read_graph),
     "job table": text_file("jobs.csv", (EXAMPLE / "jobs.csv").read_text, cluster_jobs),
     "throughputs": text_file("rates.csv", (EXAMPLE / "throughputs.csv").read_text, read_throughputs),
     "queue": text_file("queue.json", (EXAMPLE / "queue.json").read_text, cluster_jobs),

@@ -7,6 +7,7 @@ import pytest
 from planner import files, pipeline
 from planner.check.actions_case import decided_today
 from planner.check.case import unsourced
+from planner.check.loader_case import divided_today
 from planner.costs.compute.assumed_rates import ASSUMED_RATES
 from planner.plan.plan_file import Plan
 from planner.plan.tasks.expand import expand
@@ -16,6 +17,7 @@ from planner.scoring.score import outcome_of, prediction_of, require_memory, sco
 from planner.solve_job import inputs_again
 from planner.specs.base import with_fields
 from planner.specs.cluster_jobs.actions_file import ActionsFile
+from planner.specs.loader import LoaderFile
 from planner.why import asked_inputs
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -56,6 +58,14 @@ def test_the_job_gives_the_stored_plan(folder, tmp_path, monkeypatch):
 def test_the_policy_takes_the_stored_decisions(path):
     """`planner check tests/golden --update` writes them anew."""
     assert files.dump(decided_today(files.read(path, ActionsFile), path.parent).file()) == path.read_text()
+
+
+@pytest.mark.parametrize("path", sorted(GOLDEN.rglob("loader.yaml")), ids=lambda path: path.parent.name)
+def test_the_stored_shares_are_divided_again(path):
+    """`planner check tests/golden --update` writes them anew; the stages are those of the example."""
+    assert files.dump(divided_today(files.read(path, LoaderFile))) == path.read_text()
+    example = Path(__file__).parents[1] / "docs" / "examples" / "loaders" / "stages.yaml"
+    assert divided_today(files.read(example, LoaderFile)) == files.read(path, LoaderFile)
 
 
 QUICK = ("demo", "flexsp-gpt-7b", "offload-h200x8")  # solved within a second

@@ -17,8 +17,7 @@ from planner.graphs.node_batches import batch_reads, bfs_order, block_order, ran
 from planner.graphs.partition import Partition, cut_graph, metis, two_hop_across
 from planner.graphs.read_graph import Graph, Ints
 
-SAMPLED, FEWEST = 0.1, 2  # share of an epoch's batches that is sampled, and at least so many
-BLOCK_NODES = 1000  # of a block, about
+SAMPLED, FEWEST = 0.1, 2  # share of an epoch's batches that is counted, and at least so many
 TOGETHER, SEQUENCES = (2, 5, 20), (1, 5)  # blocks at a time, and breadth-first sequences, that are tried
 LABELS = 10  # parts of a coarse cut that stand for labels where none are given
 PRESAMPLE = 10**6  # seed, apart from those of batches that are counted
@@ -73,10 +72,11 @@ def choose_order(
     """The order and the cache that move fewest rows. Raises Infeasible where no order is within the imbalance."""
     partition = cut_graph(graph, asked.parts, train)
     classes = metis(graph, min(LABELS, graph.nodes)) if labels is None else labels
-    orders = tried_orders(graph, train, asked.seed)
+    orders = tried_orders(graph, train, asked)
     batches = -(-len(train) // asked.batch)
     most = min(batches, max(FEWEST, int(batches * SAMPLED)))
-    presampled = [*batch_reads(graph, orders["random"], asked.batch, asked.fanouts, PRESAMPLE + asked.seed, most)]
+    apart = orders["random"][::-1]  # from its end: of other batches than are counted
+    presampled = [*batch_reads(graph, apart, asked.batch, asked.fanouts, PRESAMPLE + asked.seed, most)]
     scores = {cache: static_score(cache, graph, presampled) for cache in CACHES}
     capacity, counted = int(asked.cache * graph.nodes), list[CountedOrder]()
     for number, (name, order) in enumerate(orders.items()):
@@ -99,10 +99,10 @@ def choose_order(
     return OrderAnswer(chosen, (*counted,), orders[chosen.order], kept, partition, across, most, batches)
 
 
-def tried_orders(graph: Graph, train: Ints, seed: int) -> dict[str, Ints]:
-    """The orders that are counted, by name."""
-    random = np.random.default_rng((seed, len(train)))
-    blocks = metis(graph, max(2, round(graph.nodes / BLOCK_NODES))) if graph.nodes > 1 else np.zeros(1, np.int64)
+def tried_orders(graph: Graph, train: Ints, asked: OrderQuestion) -> dict[str, Ints]:
+    """The orders that are counted, by name; two blocks have about as many training nodes as a batch."""
+    random = np.random.default_rng((asked.seed, len(train)))
+    blocks = metis(graph, min(graph.nodes, max(2, round(2 * len(train) / asked.batch))))
     orders = {"random": random_order(train, random)}
     orders |= {f"blocks-{count}": block_order(train, blocks, count, random) for count in TOGETHER}
     return orders | {f"bfs-{count}": bfs_order(graph, train, count, random) for count in SEQUENCES}

@@ -47,6 +47,7 @@ class Question:
     a number of tokens, a distribution, a file of lengths or a folder of tokens or samples; `seq`: the longest sample.
     `images`, `audio`: of each sample, beside text of these lengths, in pixels and seconds. `batch`, None: as usual.
     `of_run`: the whole run, with its pool in place of `gpus`. `build`: transformers builds the config.json's model.
+    `loader`: a file of loader stages.
     """
 
     batch: int | None
@@ -63,6 +64,7 @@ class Question:
     audio: str = ""
     of_run: RunQuestion = ONE_STEP
     build: bool = False
+    loader: Path | None = None
 
 
 def write_question(question: Question, folder: Path | None) -> Path:
@@ -93,6 +95,7 @@ def write_question(question: Question, folder: Path | None) -> Path:
         workload=workload,
         software=from_folder(question.software),
         strategy=asked_strategy(question, module),
+        loader=str(question.loader.absolute()) if question.loader else "",
     )
     written[JOB_FILE] = with_run(job, question.of_run)
     device = NodeGpus(question.gpus).device if question.gpus else ""

@@ -91,6 +91,7 @@ def renamed(path: Path, accepted: Callable[[], object]) -> None:
     path.write_text(files.dump(data))
 
 
+STAGES = (GOLDEN / "loader_stages/bgl/loader.yaml").read_text()
 SERVED = f"""format: planner.job/1
 name: {json.dumps(NAME)}
 model: llama-3-8b
@@ -122,6 +123,9 @@ def folder(tmp_path_factory):
     for name in ("plan", "staged", "model"):
         data = load_yaml((folder / f"{name}.yaml").read_text(), "")[0]
         assert NAME in [at(data, route) for route in routes(data)], name
+    (folder / "stages.yaml").write_text(STAGES.replace("bgl-eight-stages", json.dumps(NAME)))
+    (folder / "edges.csv").write_text("0,1\n1,2\n2,3\n3,0\n")
+    (folder / "nodes.csv").write_text("0\n2\n3\n")
     (folder / "broken.yaml").write_text(f"format: planner.plan/1\n{files.dump({NAME: NAME})}")
     config = dict(PUBLISHED["Llama-3.1-8B"][0]) | {NAME: NAME, "hidden_act": NAME, "_name_or_path": NAME}
     (folder / "config.json").write_text(json.dumps(config))
@@ -193,6 +197,12 @@ COMMANDS: dict[str, tuple[str, ...]] = {
         "train-policy jobs.csv --gpus 8xh100 -o policy.safetensors",
         f"train-policy {shlex.quote(NAME)} --gpus 8xh100 -o policy.safetensors",
         f"train-policy jobs.csv --gpus 8xh100 --teacher {shlex.quote(NAME)} -o policy.safetensors",
+    ),
+    "loader": ("loader stages.yaml -o divided.yaml", f"loader {shlex.quote(NAME)}", "loader broken.yaml"),
+    "loader-order": (
+        "loader-order edges.csv --train-nodes nodes.csv --batch 2",
+        f"loader-order {shlex.quote(NAME)} --train-nodes nodes.csv",
+        "loader-order lengths.csv --train-nodes nodes.csv",
     ),
     "serve": ("serve served.yaml --order fifo", f"serve {shlex.quote(NAME)}", "serve served.yaml --why nobody"),
     "list": ("list models", f"list {shlex.quote(NAME)}"),

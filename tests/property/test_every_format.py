@@ -43,6 +43,9 @@ tables:
 """
 
 
+LOADER = Path(__file__).parents[1] / "golden/loader_stages/bgl/loader.yaml"
+
+
 def texts_of(name: str) -> list[str]:
     """Files of a format that are right."""
     if name == "plan":
@@ -53,6 +56,8 @@ def texts_of(name: str) -> list[str]:
         return [decisions_text()] * 2
     if name == "check":
         return [THRESHOLDS] * 2
+    if name == "loader":
+        return [LOADER.read_text()] * 2
     if name == "tables":
         return [TABLES] * 2
     shipped = [path.read_text() for path in sorted((shipped_folder() / FOLDERS[name]).glob("*.yaml"))]

@@ -97,6 +97,9 @@ def ask(
     software: Annotated[
         str, typer.Option(help="Training framework; any: launch or not.", autocompletion=software_names)
     ] = "planner",
+    loader: Annotated[
+        Path | None, typer.Option(help="Stages of the data loader, which planner profile --loader measures.")
+    ] = None,
     output: Folder = None,
     seed: Seed = 0,
     effort: Effort = 2,
@@ -119,7 +122,7 @@ def ask(
 
     of_run = RunQuestion(tokens, budget, days, pool)
     question = Question(
-        batch, model, hf, gpus, nodes, nics, cluster, lengths, seq, software, images, audio, of_run, build
+        batch, model, hf, gpus, nodes, nics, cluster, lengths, seq, software, images, audio, of_run, build, loader
     )
     options = JobOptions(seed=seed, effort=effort, within=parse_within(within))
     of_whole_run = of_run.run is not None

@@ -178,7 +178,7 @@ def order_lines(answer: OrderAnswer, path: Path) -> Iterator[RenderableType]:
     chosen, rival = answer.chosen, answer.best_random
     yield Text.assemble((f"{chosen.order} with {chosen.cache}", "bold"), f"  {chosen.rows:,.0f} rows an epoch")
     yield Text(
-        f"{rival.rows / chosen.rows:.2f} times fewer than in random order with its best cache ({rival.cache}); labels of a "
+        f"{rival.rows / chosen.rows:.2f} times fewer than in random order with {rival.cache}, its best; labels of a "
         f"batch differ by {chosen.imbalance:.2f}, in random order by {rival.imbalance:.2f}"
     )
     rows = table("order", "cache", ">rows an epoch", ">imbalance of labels")
