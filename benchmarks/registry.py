@@ -57,6 +57,7 @@ CASES = {
     "learned-policy": "benchmarks.learned_policy",
     "elastic-serving": "benchmarks.elastic_serving",
     "placer": "benchmarks.placer",
+    "loaders": "benchmarks.loaders",
     "public-bills": "benchmarks.public_bills",
     "pools": "benchmarks.pools",
 }

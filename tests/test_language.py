@@ -95,7 +95,9 @@ CONSTRAINTS = (
     "scoring/bounds/exact_grouping.py",
     "strategies/sharded_tables/exact_",
 )
-ROWS = (*TABLES, *EMBEDDINGS, *TENSORS, *CONSTRAINTS)
+# Where it is the vector of features of a node of a graph.
+FEATURES = ("cli/views/loader_tables.py", "graphs/")
+ROWS = (*TABLES, *EMBEDDINGS, *TENSORS, *CONSTRAINTS, *FEATURES)
 
 # A retired word → what is said now, and files or folders below `planner/` where it means something else.
 RETIRED = {

@@ -135,7 +135,7 @@ def with_loading(plan: Plan, number: int, trained: float) -> float:
 
 
 def beside_training(plan: Plan) -> bool:
-    """Whether workers run beside what trains: on cores that nobody trains on."""
+    """Whether workers run beside what trains: on other cores than those that train."""
     return all(device.kind != "cpu" for device in plan.uses.devices.values())
 
 

@@ -7,15 +7,17 @@ number that occurs, or to `nodes`, exist whether or not an edge has them.
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile, ZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
 from planner import files
 from planner.errors import InputError
+from planner.units import byte_size
 
 Ints = NDArray[np.int64]
-MOST_NODES = 10**9
+MOST_NODES, MOST_BYTES = 10**9, 2**30
 HOW = "lines of two node numbers, such as 0,17; or an .npz with arrays u and v"
 
 
@@ -88,6 +90,14 @@ def read_labels(path: Path, nodes: int) -> Ints:
 def read_arrays(path: Path) -> dict[str, Any]:
     """The arrays of an .npz. Raises InputError."""
     files.require_regular(path)
+    try:
+        with ZipFile(path) as archive:
+            unpacked = sum(each.file_size for each in archive.infolist())
+    except (OSError, BadZipFile, ValueError) as error:
+        raise InputError(f"this is no archive of arrays: {error}", where=str(path), fix=HOW) from error
+    if unpacked > MOST_BYTES:
+        message = f"its arrays are {byte_size(unpacked)}, and may be {byte_size(MOST_BYTES)}"
+        raise InputError(message, where=str(path), fix="a part of the graph, or numbers of 32 bits")
     try:
         with np.load(path, allow_pickle=False) as archive:
             return {name: archive[name] for name in archive.files}

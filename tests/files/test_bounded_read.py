@@ -20,7 +20,7 @@ ELSEWHERE = {  # what is read otherwise: files of the system, of this process, a
     *("programs/cbc.py", "programs/solver_process.py", "runtime/execute/training_loop.py", "launch/hangs.py"),
     *("launch/task_board.py", "profiling/measurement_context.py", "report/page.py", "files/bounded_read.py"),
     *("runtime/state/kept_features.py", "runtime/checkpoint/checkpoint_index.py", "runtime/measure/metrics_file.py"),
-    "specs/workload/token_folder.py",  # which asks first whether it is a regular file
+    *("specs/workload/token_folder.py", "graphs/read_graph.py"),  # which ask first whether it is a regular file
 }
 READS = re.compile(
     r"(?<!os\.)(?<!_)\bopen\([^\"]*(\)|\"r)|(?<!files)\.read_(text|bytes)\(|gzip\.(open|decompress)|np\.load\(|csv\.reader"

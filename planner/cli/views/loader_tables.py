@@ -114,7 +114,7 @@ def settings_text(workers: int, prefetch: int) -> str:
 # --------------------------------------------------------------------------------------------- the loader of a plan
 
 
-def loader_rows(plan: Plan) -> Iterator[tuple[str, str]]:
+def loader_texts(plan: Plan) -> Iterator[tuple[str, str]]:
     """The loader of a plan, a stage a line, each with its label; nothing where it has none."""
     loader, settings = plan.uses.loader, plan.loader
     if not loader or not settings:

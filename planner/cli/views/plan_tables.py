@@ -14,7 +14,7 @@ from planner.check import Finding, verdict
 from planner.cli.views.beside_plan import alternatives_table, beside_texts
 from planner.cli.views.embedding_tables import table_rows
 from planner.cli.views.expert_texts import expert_texts
-from planner.cli.views.loader_tables import loader_bound_line, loader_rows
+from planner.cli.views.loader_tables import loader_bound_line, loader_texts
 from planner.cli.views.plain_table import table
 from planner.costs import find_objective, usd_per_hour
 from planner.errors import InputError
@@ -163,7 +163,7 @@ def plan_table_lines(plan: Plan) -> Iterator[RenderableType]:
         rows.add_row("measured", f"nearest run: {nearest_text(nearest)}")
     for note in extrapolation_notes(plan):
         rows.add_row("", note)
-    for labelled in (*table_rows(plan), *loader_rows(plan), *layout_lines(plan)):
+    for labelled in (*table_rows(plan), *loader_texts(plan), *layout_lines(plan)):
         rows.add_row(*labelled)
     if plan.then:
         count = "" if plan.then.batches is None else f"{plan.then.batches} "

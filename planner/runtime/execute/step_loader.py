@@ -106,8 +106,8 @@ def split_by_task(tasks: Sequence[HeldTask], loaded: Mapping[str, ModuleContents
     found: dict[str, PackedContents] = {}
     for module, (inputs, targets, counts) in loaded.items():
         own = [(name, spans) for name, of, spans in tasks if of == module]
-        rows = torch.split(inputs, [sum(last - first for _, (first, last) in spans) for _, spans in own])
+        read = torch.split(inputs, [sum(last - first for _, (first, last) in spans) for _, spans in own])
         wanted = torch.split(targets, [sum(each) for each in counts])
         for at, (name, _) in enumerate(own):
-            found[name] = PackedContents(rows[at], wanted[at], counts[at])
+            found[name] = PackedContents(read[at], wanted[at], counts[at])
     return found
