@@ -11,7 +11,7 @@ workers.
 **Graphs.** 100,000 nodes and 640,000 drawn edges in 200 communities, power-law or even degrees, a mixing of 0.05 or
 0.2, a tenth of the nodes trained, batches of 200, 10-5 neighbours, a cache of 10 %: rows moved by whole epochs of
 every order and cache, and how much more the pair moves that was chosen on a tenth. PubMed and Cora, and graphs with
-the degrees of three histograms (divided by 8): walks of two edges across parts against random parts, and imbalances.
+the degrees of three histograms: walks of two edges across parts against random parts, and imbalances.
 """
 
 import csv
@@ -126,7 +126,7 @@ def public_graphs(data: Path) -> Iterator[tuple[str, Graph]]:
         edges = table(data / f"gnn/{name}_edges.csv.gz")
         yield name, graph_of(edges[:, 0], edges[:, 1])
     for name in HISTOGRAMS:
-        degrees = np.repeat(*table(data / f"gnn/degree_hist_{name}.csv").T) / 8
+        degrees = np.repeat(*table(data / f"gnn/degree_hist_{name}.csv").T)
         random = np.random.default_rng(0)
         yield f"degrees of {name}", of_weights(degrees, (int(degrees.sum() / 2), 20, 0.1), random)
 

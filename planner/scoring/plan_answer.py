@@ -86,7 +86,8 @@ def loader_answer(plan: Plan, scores: Sequence[Score]) -> PlanAnswer:
     loading = [step_loading_seconds(plan, number) for number in range(len(scores))]
     seconds = {"loading_seconds": loading, "trained_seconds": [each.trained_seconds for each in scores]}
     bound = loader_bound_steps(plan, scores)
-    return {"loader": {**asdict(plan.loader), **seconds, "loader_bound_steps": bound}}
+    settings = {name: getattr(plan.loader, name) for name in plan.loader.__struct_fields__}
+    return {"loader": {**settings, **seconds, "loader_bound_steps": bound}}
 
 
 def bounded_seconds(plan: Plan, seconds: float) -> float:
