@@ -2,7 +2,7 @@
 
 Each rank loads the items of its groups, with workers of its own on the cores of its node, so that an item is loaded as
 often as ranks of the node work on it (`LoaderReads.each_rank`); a loader for the node would load it once (`once`; as of
-MegaScale, NSDI 2024, section 3.5). Items are samples: text with all that feeds it.
+MegaScale, NSDI 2024). Items are samples: text with all that feeds it.
 
 Workers run beside what a GPU trains, and the step takes as long as the slower of both. Where ranks train on the same
 cores, nothing is beside anything: the step is what both take, one after the other.

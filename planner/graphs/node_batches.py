@@ -2,7 +2,7 @@
 
 random   every node once, in any order.
 bfs-S    S breadth-first sequences from random roots, each rotated by a random offset; batches take from them in turn
-         (BGL, NSDI 2023, section 3.2).
+         (BGL, NSDI 2023).
 blocks-K of K blocks of a partition at a time the nodes in any order, blocks in any order (as Cluster-GCN, arXiv
          1905.07953, takes several clusters at a time).
 """

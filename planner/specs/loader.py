@@ -1,7 +1,7 @@
 """The stages of a data loader: what an item takes in each, which cores and links they divide, and how.
 
 A stage that is given c whole units of its pool takes seconds / c + constant for an item (f(c) = a/c + d of BGL, NSDI
-2023, section 3.4); one without a pool takes what it takes.
+2023); one without a pool takes what it takes.
 """
 
 from typing import Annotated, ClassVar, Literal

@@ -1,6 +1,6 @@
 """Which stage of a data loader is given how many cores, and how much of a link: the slowest is as quick as can be.
 
-Resource isolation of BGL (NSDI 2023, section 3.4). With c_k units of its pool a stage takes T_k(c_k) = a_k / c_k + d_k
+Resource isolation of BGL (NSDI 2023). With c_k units of its pool a stage takes T_k(c_k) = a_k / c_k + d_k
 for an item:
 
     minimise    T
