@@ -80,6 +80,7 @@ def test_a_plan_tells_its_whole_job(folder):
 
 
 @pytest.mark.parametrize("folder", [*SOLVED, *BY_HAND], ids=name_of)
+@pytest.mark.every(3)
 def test_a_stored_plan_is_legal_and_worth_what_it_says(folder):
     plan = pipeline.read_plan(folder / "plan.yaml")
     (s,) = pipeline.simulate(plan)
