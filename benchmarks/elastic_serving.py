@@ -155,7 +155,7 @@ def elastic_goodput(requests: Drawn, prices: StagePrices, setup: ServingSetup) -
     """Of the policy, and how often it then changes an instance's stage."""
     found = goodput(requests, fleet(START, prices), setup, lambda: ElasticServing(SERVICE, ElasticChoice()))
     clock = ServingClock(requests(found), fleet(START, prices), setup)
-    return found, len(clock.run(ElasticServing(SERVICE, ElasticChoice())).turns)
+    return found, clock.run(ElasticServing(SERVICE, ElasticChoice())).moves
 
 
 def at_change(before: tuple[int, ...], after: tuple[int, ...]) -> ServingDecide:
@@ -167,6 +167,6 @@ def at_change(before: tuple[int, ...], after: tuple[int, ...]) -> ServingDecide:
             other = next(each for each in STAGES if have[each] < need[each])
             have[stage] -= 1
             have[other] += 1
-            turns.append(ServingAction(number, other))
+            turns.append(ServingAction((number,), other))
     left = iter(turns)
     return lambda state: left if state.now >= HALF else ()

@@ -19,7 +19,7 @@ answers, a token of either takes the least that one takes in any iteration.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from math import ceil, inf
 
@@ -27,9 +27,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.costs.serving import MOST_TABLED, StagePrices
+from planner.serving.goodput import Question
 from planner.serving.splits import Share, Split
-from planner.simulate.serving import BLOCK, ServingSetup, pages_of
-from planner.specs.service import Service
+from planner.simulate.serving import BLOCK, pages_of
 from planner.specs.workload.requests.request import PREFIX_BLOCK, Request
 
 Floats = NDArray[np.float64]
@@ -38,14 +38,13 @@ Floats = NDArray[np.float64]
 class SplitBounds:
     """Bounds of splits for the same requests and service, each part of one computed once."""
 
-    def __init__(
-        self, requests: Sequence[Request], service: Service, prices: Mapping[int, StagePrices], setup: ServingSetup
-    ) -> None:
-        self.requests, self.service, self.prices, self.setup = requests, service, prices, setup
+    def __init__(self, question: Question) -> None:
+        self.requests, self.service, self.prices = question.requests, question.service, question.prices
+        requests, service, self.setup = question.requests, question.service, question.setup
         self.span = requests[-1].arrival_s * len(requests) / max(1, len(requests) - 1)  # until all come again
         self.prompts = np.array([each.prompt_tokens for each in requests], dtype=np.float64)
         self.outputs = np.array([each.output_tokens - 1 for each in requests], dtype=np.float64)
-        self.shared = shared_tokens(requests) if setup.prefix_cache else np.zeros(len(requests))
+        self.shared = shared_tokens(requests) if self.setup.prefix_cache else np.zeros(len(requests))
         good = max(1, ceil(service.share * len(requests) - 1e-9))
         self.good_tokens = float(np.sort(self.outputs)[:good].sum())
         self.attended = float((self.outputs * (self.prompts + (self.outputs + 1.0) / 2.0)).sum())
