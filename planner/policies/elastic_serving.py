@@ -41,7 +41,7 @@ class ElasticChoice:
 
     window: float = 20.0
     horizon: float = 10.0
-    use: float = 0.9  # of an instance's time, and of a promised token's
+    use: float = 0.8  # of an instance's time, and of a promised token's
     margin: float = 1.5
     rest: float = 10.0  # before an instance moves again
     least: float = 0.5  # of a gain, for each request a second that comes: less is noise
