@@ -15,7 +15,7 @@ Least work of a request, in seconds of one instance, is proven from its prices (
 There are no fewer iterations than tokens over the largest batch; nor, of G tokens of requests that are in time, than
 G·each/(tpot − once): tpot bounds Σ g·(once + each·g) ≤ tpot·Σ g over iterations with g such tokens, and (Σ g)² ≤
 count·Σ g² (Cauchy). G is at least what the requests of fewest tokens have that can be enough. Where prompts go beside
-answers, a token of either takes the least that one takes in any iteration.
+answers, a token of either takes the least that one takes in an iteration of as many as are allowed.
 """
 
 from collections import Counter
@@ -50,7 +50,7 @@ class SplitBounds:
         self.attended = float((self.outputs * (self.prompts + (self.outputs + 1.0) / 2.0)).sum())
         self.largest = max(map(pages_of, requests))
         self.longest = max(each.prompt_tokens for each in requests) + BLOCK
-        self.known: dict[tuple[str, int, int, bool], float] = {}
+        self.known: dict[tuple[str, int, int, int], float] = {}
 
     def bound(self, split: Split) -> float:
         """Times the rate of the requests that a split sustains at most; 0 where one has no room on it."""
@@ -68,7 +68,7 @@ class SplitBounds:
         needed = self.largest if "d" in share.stages else self.longest
         if share.stages != "e" and needed > room:
             return 0.0
-        key = share.stages, share.tp, split.answers, split.chunked
+        key = share.stages, share.tp, split.answers, split.tokens if split.chunked else 0
         if key not in self.known:
             self.known[key] = self.least_work(share, split)
         work = self.known[key]
@@ -78,7 +78,8 @@ class SplitBounds:
         """Seconds of one instance for all requests."""
         prices, total = self.prices[share.tp], 0.0
         price = prices.iteration
-        each = least_slope(price.passes)
+        parts = split.chunked and "p" in share.stages
+        each = least_slope(price.passes, max(split.tokens, split.answers + 1) if parts else MOST_TABLED)
         if "e" in share.stages and prices.encode:
             total += self.encode_work(prices)
         if "p" in share.stages:
@@ -87,8 +88,8 @@ class SplitBounds:
         if "d" in share.stages:
             total += price.cached_s * self.attended
             tokens = float(self.outputs.sum())
-            if split.chunked and "p" in share.stages:
-                return total + tokens * min(each, least_slope(price.steps))
+            if parts:
+                return total + tokens * min(each, least_slope(price.steps, split.answers))
             once, line = below(price.steps, split.answers)
             count = tokens / split.answers
             if line > 0.0:
@@ -102,17 +103,19 @@ class SplitBounds:
         assert encode
         if not self.setup.encoder_cache:
             return sum(encode.seconds(distinct_images(each)) for each in self.requests if each.images)
-        slope = least_slope(encode.passes)
+        slope = least_slope(encode.passes, MOST_TABLED)
         own = (tokens for images in unshared_images(self.requests) for tokens in images)
         return sum(slope * tokens + encode.pair_s * tokens * tokens for tokens in own)
 
 
 @lru_cache(maxsize=64)
-def least_slope(table: tuple[float, ...]) -> float:
-    """Seconds of a token at least, in whatever iteration; beyond the table its last slope goes on."""
-    seconds = np.array(table[1:])
-    last = (seconds[-1] - seconds[MOST_TABLED // 2 - 1]) / (MOST_TABLED / 2)
-    return float(min((seconds / np.arange(1, len(table))).min(), last))
+def least_slope(table: tuple[float, ...], most: int) -> float:
+    """Seconds of a token at least, in iterations of up to `most`; beyond a whole table its last slope goes on."""
+    seconds = np.array(table[1 : most + 1])
+    least = float((seconds / np.arange(1, len(seconds) + 1)).min())
+    if most < MOST_TABLED:
+        return least
+    return min(least, float(seconds[-1] - seconds[MOST_TABLED // 2 - 1]) / (MOST_TABLED / 2))
 
 
 @lru_cache(maxsize=256)
