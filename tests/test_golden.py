@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from planner import files, pipeline
-from planner.check.actions_case import decided_today
+from planner.check.actions_case import decided_today, read_actions
 from planner.check.case import unsourced
 from planner.costs.compute.assumed_rates import ASSUMED_RATES
 from planner.plan.plan_file import Plan
@@ -15,7 +15,6 @@ from planner.scoring.bounds.step_bounds import SPACE
 from planner.scoring.score import outcome_of, prediction_of, require_memory, score
 from planner.solve_job import inputs_again
 from planner.specs.base import with_fields
-from planner.specs.cluster_jobs.actions_file import ActionsFile
 from planner.why import asked_inputs
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -55,7 +54,7 @@ def test_the_job_gives_the_stored_plan(folder, tmp_path, monkeypatch):
 @pytest.mark.parametrize("path", sorted(GOLDEN.rglob("actions.yaml")), ids=lambda path: path.parent.name)
 def test_the_policy_takes_the_stored_decisions(path):
     """`planner check tests/golden --update` writes them anew."""
-    assert files.dump(decided_today(files.read(path, ActionsFile), path.parent).file()) == path.read_text()
+    assert files.dump(decided_today(read_actions(path), path.parent)) == path.read_text()
 
 
 QUICK = ("demo", "flexsp-gpt-7b", "offload-h200x8")  # solved within a second

@@ -15,6 +15,7 @@ from planner.specs.hardware.pool import Pool
 from planner.specs.hardware.profile import Profile
 from planner.specs.job import Job
 from planner.specs.model import Model
+from planner.specs.serving_actions import ServingActionsFile
 from planner.specs.tables import TableFile
 
 FORMATS: dict[str, tuple[type, ...]] = {  # and the forms of each
@@ -27,7 +28,7 @@ FORMATS: dict[str, tuple[type, ...]] = {  # and the forms of each
     "step": (StepFile,),
     "tables": (TableFile,),
     "check": (CheckFile,),
-    "actions": (ActionsFile,),
+    "actions": (ActionsFile, ServingActionsFile),
 }
 
 
