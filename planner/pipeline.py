@@ -87,11 +87,9 @@ def chosen_of(inputs: Inputs, on_offer: OnProgress, whole_front: bool = False) -
     return pools.choose(inputs, decide, on_offer, whole_front)
 
 
-def serve(
-    job: str, asked: serving.Asked, wanted: serving.Wanted, on_split: OnProgress = silent
-) -> serving.ServingAnswer:
+def serve(job: str, asked: serving.Asked, on_split: OnProgress = silent) -> serving.ServingAnswer:
     """How a cluster is shared among the stages of a job's model that is served."""
-    return serving.answer(serving.served_inputs(job, asked), wanted, on_split)
+    return serving.answer(serving.served_inputs(job, asked), asked, on_split)
 
 
 def plan_of(inputs: Inputs) -> Plan:

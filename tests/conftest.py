@@ -5,6 +5,7 @@ Outside data is where PLANNER_SHARED says. With --no-skips tests that skip fail,
 
 import gc
 import os
+import signal
 from collections import Counter
 from pathlib import Path
 
@@ -15,6 +16,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: two test workers 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # a world of one rank has a thread for each core: idle ones sleep
 
 import torch
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's background: what tests start would not hear Ctrl-C
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 from planner.launch import processes
 from tests.examples import QUICK, THOROUGH

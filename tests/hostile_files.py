@@ -17,7 +17,7 @@ import numpy as np
 
 from planner import files, pipeline
 from planner.calibrate.kernel_tables import read_table
-from planner.check.actions_case import replay
+from planner.check.actions_case import read_actions, replay
 from planner.export import export_plan, import_order_into
 from planner.graphs import read_graph
 from planner.hf import read as read_hf
@@ -29,7 +29,6 @@ from planner.published.read_published import read_published
 from planner.replay import read_kineto_trace
 from planner.simulate import build_trace, read_steps
 from planner.simulate.trace_writer import trace_json
-from planner.specs.cluster_jobs.actions_file import ActionsFile
 from planner.specs.cluster_jobs.job_records import Speeds, cluster_job
 from planner.specs.cluster_jobs.job_tables import read_throughputs
 from planner.specs.cluster_jobs.read_jobs import read_fleet, read_jobs
@@ -179,8 +178,7 @@ def kernels(path: Path) -> object:
 
 
 def decisions(path: Path) -> object:
-    stored = files.read(path, ActionsFile)
-    return replay(stored, str(path))
+    return replay(read_actions(path), path)
 
 
 def requests_of(path: Path) -> object:
@@ -195,6 +193,7 @@ def cluster_jobs(path: Path) -> object:
 
 EXAMPLE = Path(__file__).parents[1] / "docs" / "examples" / "one-cluster"
 LOADER = GOLDEN / "loader_stages" / "bgl" / "loader.yaml"
+TURNS = GOLDEN / "serving" / "images-then-long-prompts" / "actions.yaml"
 ACTIONS = GOLDEN / "schedule" / "one-cluster" / "actions.yaml"
 SAMPLE = '{"text": 512, "images": [[1280, 960]], "audio": [7.2]}\n'
 READERS: dict[str, Reader] = {
@@ -212,6 +211,7 @@ READERS: dict[str, Reader] = {
     "actions": text_file("actions.yaml", ACTIONS.read_text, decisions),
     "loader": text_file("loader.yaml", LOADER.read_text, lambda path: divide_loader(files.read(path, LoaderFile))),
     "edges": text_file("edges.csv", "u,v\n0,1\n1,2\n", read_graph),
+    "serving actions": text_file("actions.yaml", TURNS.read_text, decisions),
     "job table": text_file("jobs.csv", (EXAMPLE / "jobs.csv").read_text, cluster_jobs),
     "throughputs": text_file("rates.csv", (EXAMPLE / "throughputs.csv").read_text, read_throughputs),
     "queue": text_file("queue.json", (EXAMPLE / "queue.json").read_text, cluster_jobs),

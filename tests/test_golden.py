@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from planner import files, pipeline
-from planner.check.actions_case import decided_today
+from planner.check.actions_case import decided_today, read_actions
 from planner.check.case import unsourced
 from planner.check.loader_case import divided_today
 from planner.costs.compute.assumed_rates import ASSUMED_RATES
@@ -16,7 +16,6 @@ from planner.scoring.bounds.step_bounds import SPACE
 from planner.scoring.score import outcome_of, prediction_of, require_memory, score
 from planner.solve_job import inputs_again
 from planner.specs.base import with_fields
-from planner.specs.cluster_jobs.actions_file import ActionsFile
 from planner.specs.loader import LoaderFile
 from planner.why import asked_inputs
 
@@ -57,7 +56,7 @@ def test_the_job_gives_the_stored_plan(folder, tmp_path, monkeypatch):
 @pytest.mark.parametrize("path", sorted(GOLDEN.rglob("actions.yaml")), ids=lambda path: path.parent.name)
 def test_the_policy_takes_the_stored_decisions(path):
     """`planner check tests/golden --update` writes them anew."""
-    assert files.dump(decided_today(files.read(path, ActionsFile), path.parent).file()) == path.read_text()
+    assert files.dump(decided_today(read_actions(path), path.parent)) == path.read_text()
 
 
 @pytest.mark.parametrize("path", sorted(GOLDEN.rglob("loader.yaml")), ids=lambda path: path.parent.name)
@@ -65,7 +64,7 @@ def test_the_stored_shares_are_divided_again(path):
     """`planner check tests/golden --update` writes them anew; the stages are those of the example."""
     assert files.dump(divided_today(files.read(path, LoaderFile))) == path.read_text()
     example = Path(__file__).parents[1] / "docs" / "examples" / "loaders" / "stages.yaml"
-    assert divided_today(files.read(example, LoaderFile)) == files.read(path, LoaderFile)
+    assert with_fields(files.read(path, LoaderFile), shares=None) == files.read(example, LoaderFile)
 
 
 QUICK = ("demo", "flexsp-gpt-7b", "offload-h200x8")  # solved within a second
@@ -90,6 +89,7 @@ def test_a_plan_tells_its_whole_job(folder):
 
 
 @pytest.mark.parametrize("folder", [*SOLVED, *BY_HAND], ids=name_of)
+@pytest.mark.every(3)
 def test_a_stored_plan_is_legal_and_worth_what_it_says(folder):
     plan = pipeline.read_plan(folder / "plan.yaml")
     (s,) = pipeline.simulate(plan)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from planner import files
-from planner.check.actions_case import ACTIONS, actions_findings, decided_today
+from planner.check.actions_case import ACTIONS, actions_findings, decided_today, read_actions
 from planner.check.case import JOB, PLAN, CheckedCase, Solving, check_case
 from planner.check.finding import Finding, Tolerances, exit_code
 from planner.check.loader_case import LOADER, divided_today, loader_findings
@@ -17,7 +17,6 @@ from planner.plan.plan_file import Plan
 from planner.solve_job import inputs_again, read_job
 from planner.specs.base import with_fields
 from planner.specs.check_file import CheckFile
-from planner.specs.cluster_jobs.actions_file import ActionsFile
 from planner.specs.inputs import Inputs, JobOptions
 from planner.specs.loader import LoaderFile
 
@@ -93,8 +92,8 @@ def update_actions(root: Path) -> Iterator[Path]:
     for folder in case_folders(root).values():
         path = folder / ACTIONS
         if path.is_file():
-            stored = files.read(path, ActionsFile)
-            today = decided_today(stored, folder).file()
+            stored = read_actions(path)
+            today = decided_today(stored, folder)
             if today != stored:
                 files.write(path, today)
                 yield path

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
+import numpy as np
+
 from planner.costs.compute.expert_load import routed_work
 from planner.costs.compute.layer_work import LayerWork, head_work, kinds_and_windows, layer_work
 from planner.costs.cost_lines import CostLine, LaunchTerm, RingTerm, WindowTerm
@@ -24,6 +26,7 @@ from planner.specs.layers.blocks import LayerKind, attends, kind_blocks
 from planner.units import MS
 
 LINE_TOKENS = float(2**20)  # tokens of an item, the second point of a straight line
+TOKEN_COUNTS = np.array([0.0, LINE_TOKENS])
 
 
 def layers_line(
@@ -137,7 +140,7 @@ def tp_ep_line(
     which = 0 if forward else 1
     dispatched = (0, 1) if not forward and "moe" in at.recomputed_parts else (which,)
 
-    def waited(tokens: float) -> Number:
+    def waited(tokens: Number) -> Number:
         sized = replace(at, seq=tokens)
         experts = expert_seconds(module, kind, sized, machine)
         return tensor_seconds(module, kind, sized, machine, places)[which] + sum(experts[each] for each in dispatched)
@@ -167,7 +170,7 @@ def cp_line(
 def head_line(module: Module, at: LayoutColumns, machine: MachineModel, forward: bool) -> CostLine:
     """Logits and loss, or what an encoder has behind its last layer."""
 
-    def seconds(tokens: float) -> Number:
+    def seconds(tokens: Number) -> Number:
         work = head_work(module, replace(at, seq=tokens))
         return machine.forward(work, at.dtype) if forward else machine.head_backward(module, work, at.dtype)
 
@@ -179,7 +182,7 @@ def weight_gradient_line(
 ) -> CostLine:
     """The weight gradients of a backward (W); its input gradients (I) are the rest."""
 
-    def gradients(kind: LayerKind, tokens: float) -> Number:
+    def gradients(kind: LayerKind, tokens: Number) -> Number:
         work = routed_work(module, kind, replace(at, seq=tokens), machine.timing)
         return machine.weight_gradient_seconds(work, at.dtype)
 
@@ -199,7 +202,7 @@ def memory_traffic_line(
     once more where it recomputes the forward.
     """
 
-    def taken(kind: LayerKind, tokens: float) -> Number:
+    def taken(kind: LayerKind, tokens: Number) -> Number:
         return seconds(layer_work(module, kind, replace(at, seq=tokens)))
 
     times = 1.0 if part.forward else 2.0
@@ -215,13 +218,13 @@ def stage_constant_line(at: LayoutColumns, machine: MachineModel) -> CostLine:
     return CostLine(const=machine.timing.micro_batch_ms * MS / float(at.vpp))
 
 
-def linear_line(seconds: Callable[[float], Number]) -> CostLine:
-    """The line through two token counts."""
-    once = float(seconds(0.0))
-    return CostLine(lin=(float(seconds(LINE_TOKENS)) - once) / LINE_TOKENS, const=once)
+def linear_line(seconds: Callable[[Number], Number]) -> CostLine:
+    """The line through two token counts, asked for at once."""
+    once, taken = (float(each) for each in np.broadcast_to(seconds(TOKEN_COUNTS), TOKEN_COUNTS.shape))
+    return CostLine(lin=(taken - once) / LINE_TOKENS, const=once)
 
 
-def exchange(seconds: Callable[[float], Number]) -> CostLine:
+def exchange(seconds: Callable[[Number], Number]) -> CostLine:
     """The line through two token counts of exposed communication."""
     line = linear_line(seconds)
     return replace(line, comm_lin=line.lin, comm_const=line.const)

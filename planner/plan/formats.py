@@ -16,6 +16,7 @@ from planner.specs.hardware.profile import Profile
 from planner.specs.job import Job
 from planner.specs.loader import LoaderFile
 from planner.specs.model import Model
+from planner.specs.serving_actions import ServingActionsFile
 from planner.specs.tables import TableFile
 
 FORMATS: dict[str, tuple[type, ...]] = {  # and the forms of each
@@ -29,7 +30,7 @@ FORMATS: dict[str, tuple[type, ...]] = {  # and the forms of each
     "tables": (TableFile,),
     "loader": (LoaderFile,),
     "check": (CheckFile,),
-    "actions": (ActionsFile,),
+    "actions": (ActionsFile, ServingActionsFile),
 }
 
 

@@ -32,6 +32,7 @@ def serving_page(history: ServingHistory, title: str, lanes: Sequence[str]) -> P
     lead = "Each bar is what an instance does: " + ", ".join(word for _, word in COLOURS.values()) + "."
     if len(shown) < len(bars):
         lead += f" The first {MOST:,} of {len(bars):,} are drawn."
+    lanes = [*lanes, *(f"instance {number}" for number in range(len(lanes), 1 + max(bar[0] for bar in bars)))]
     lines = [(lanes[lane], COLOURS[doing][1], f"{since:,.3f}", f"{until:,.3f}") for lane, doing, since, until in shown]
     heads = ("instance", "does", ">from, s", ">to, s")
     peak = [max((at[number] for at in history.queues), default=0) for number in (1, 2, 3)]
@@ -43,7 +44,7 @@ def serving_page(history: ServingHistory, title: str, lanes: Sequence[str]) -> P
             Figure("First token", f"{first[middle]:.3f} s", f"p90 {first[high]:.3f} s"),
             Figure("Each further token", f"{each[middle] * 1e3:.1f} ms", f"p90 {each[high] * 1e3:.1f} ms"),
             Figure("Longest queue", str(max(peak)), "requests that wait for a stage"),
-            Figure("Turns", str(len(history.turns)), "instances that took on other stages"),
+            Figure("Turns", str(history.moves), "instances that took on other stages"),
         ),
         sections=(
             section(

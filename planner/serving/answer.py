@@ -1,15 +1,15 @@
 """The answer about a model that is served: the best split of each family in each order, and the best of all."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import ceil
 
 from planner.callbacks import OnProgress, silent
 from planner.errors import Infeasible
-from planner.serving.best_split import ORDERS, Found, best_split, family_splits, passing
+from planner.serving.best_split import Found, best_split, family_splits
 from planner.serving.elastic import ElasticAnswer, elastic_answer
-from planner.serving.goodput import Question, history_of
-from planner.serving.served_inputs import ServedInputs
+from planner.serving.goodput import Question
+from planner.serving.served_inputs import Asked, ServedInputs
 from planner.serving.splits import FAMILIES, Split
 from planner.simulate.serving import QueueOrder, ServingHistory
 from planner.units import plural
@@ -45,52 +45,32 @@ class ServingAnswer:
         return None if whole is None else whole * gpus / self.inputs.cluster.size
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What is asked of an answer."""
-
-    orders: Sequence[QueueOrder] = ORDERS
-    any_rate: bool = False  # also where requests come quicker than any split serves them
-    front: bool = False  # the best of fewer GPUs too
-    switch_s: float | None = None  # of the moves of a policy that changes the split; None: none is asked for
-
-
-def answer(inputs: ServedInputs, wanted: Wanted, on_split: OnProgress = silent) -> ServingAnswer:
+def answer(inputs: ServedInputs, asked: Asked, on_split: OnProgress = silent) -> ServingAnswer:
     """The best static answer, and what a policy has beside it. Raises Infeasible where no split is in time, or requests
     come quicker than any serves them: with how many GPUs would do.
     """
     question, gpus = inputs.question, inputs.cluster.size
-    found = tuple(every_family(question, gpus, inputs.degrees, wanted.orders, on_split))
+    found = every_family(question, gpus, asked.orders, on_split)
     best = max(found, key=lambda each: each.goodput)
     if best.split is None:
         raise never_in_time(inputs)
-    if best.goodput < question.rate and not wanted.any_rate:
+    if best.goodput < question.rate and not asked.any_rate:
         raise too_fast(question, best, gpus)
-    fewer = [
-        every_family(question, each, inputs.degrees, wanted.orders, on_split) for each in counts(gpus) if wanted.front
-    ]
-    front = tuple(max(each, key=lambda one: one.goodput) for each in fewer if each)
-    setup = replace(question.setup, order=best.order)
-    times = min(1.0, best.goodput / question.rate)
-    history = history_of(question, best.split, setup, times)
-    elastic = None if wanted.switch_s is None else elastic_answer(question, best, found, gpus, wanted.switch_s)
-    return ServingAnswer(inputs, gpus, found, best, history, tuple(each for each in front if each.split), elastic)
+    counts = [2**power for power in range(gpus.bit_length()) if asked.front and 2**power < gpus]
+    fewer = [each for each in (every_family(question, count, asked.orders, on_split) for count in counts) if each]
+    front = (max(each, key=lambda one: one.goodput) for each in fewer)
+    history = question.history(best.split, best.order, min(1.0, best.goodput / question.rate))
+    elastic = elastic_answer(question, best, found) if asked.elastic else None
+    return ServingAnswer(inputs, gpus, (*found,), best, history, tuple(each for each in front if each.split), elastic)
 
 
-def every_family(
-    question: Question, gpus: int, degrees: Sequence[int], orders: Sequence[QueueOrder], on_split: OnProgress
-) -> list[Found]:
+def every_family(question: Question, gpus: int, orders: Sequence[QueueOrder], on_split: OnProgress) -> list[Found]:
     """The best of each family in each order; none of a family that so few GPUs do not make."""
     found = []
     for family in FAMILIES:
-        splits = family_splits(question, family, gpus, degrees)
+        splits = family_splits(question, family, gpus)
         found += [best_split(question, splits, order, on_split) for order in orders if splits]
     return found
-
-
-def counts(gpus: int) -> list[int]:
-    """Fewer GPUs that are asked about: powers of two."""
-    return [2**power for power in range(20) if 2**power < gpus]
 
 
 def too_fast(question: Question, best: Found, gpus: int) -> Infeasible:
@@ -100,7 +80,7 @@ def too_fast(question: Question, best: Found, gpus: int) -> Infeasible:
     times = ceil(question.rate / best.goodput)
     while times <= MOST_TIMES:
         more = best.split.times(times)
-        if passing(question, more, best.order)(1.0):
+        if question.in_time(more, best.order, 1.0):
             fix = f"{more.gpus} GPUs would do ({more.text}); --any-rate asks for the goodput alone"
             return Infeasible(message, where="--requests", fix=fix)
         times += 1

@@ -5,16 +5,18 @@ the best that is known is passed over; of any other one run tells whether it is 
 who is late in a short run is later in a long one; and only then how much.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from planner.callbacks import OnProgress, silent
-from planner.serving.goodput import WITHIN, Question, greatest, in_time
+from planner.serving.goodput import WITHIN, Question, greatest
 from planner.serving.split_bounds import SplitBounds
-from planner.serving.splits import FAMILIES, TEXT_ALIKE, Family, Split, every_split, setup_of
+from planner.serving.splits import FAMILIES, OF_IMAGES, Family, Split, every_split
 from planner.simulate.serving import QueueOrder
 
 ORDERS: tuple[QueueOrder, ...] = ("fifo", "shortest")
+QUICK_RUN = 600  # requests of a run that tells soon what is late
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,41 +32,30 @@ class Found:
     passed: int  # that are no better, by their bounds
 
 
-def best_split(
-    question: Question, splits: Sequence[Split], order: QueueOrder, on_split: OnProgress = silent, known: float = 0.0
-) -> Found:
-    """The best of some splits, at least one; of those that are better than `known` requests a second."""
-    setup = replace(question.setup, order=order)
-    bounds = SplitBounds(question.requests, question.service, question.prices, setup)
+def best_split(question: Question, splits: Sequence[Split], order: QueueOrder, on_split: OnProgress = silent) -> Found:
+    """The best of some splits, at least one."""
+    bounds = SplitBounds(question)
     able = sorted(((bounds.bound(split), split) for split in splits), key=lambda each: (-each[0], each[1].gpus))
     most = able[0][0]
-    long, quick = question.lasting(most), question.quick()
-    best, times, tried = None, known / question.rate, 0
+    long, quick = question.lasting(most), replace(question, requests=question.requests[:QUICK_RUN])
+    best, times, tried = None, 0.0, 0
     for number, (bound, split) in enumerate(able):
         on_split(number, len(able), split.text)
         needed = times * (1.0 + WITHIN)
         if bound <= needed or not bound:
             break
         tried += 1
-        passes = passing(long, split, order)
-        if needed and not (passing(quick, split, order)(needed) and passes(needed)):
+        if needed and not (quick.in_time(split, order, needed) and long.in_time(split, order, needed)):
             continue
-        found = greatest(passes, needed, bound)
+        found = greatest(partial(long.in_time, split, order), needed, bound)
         if found > times:
             best, times = split, found
     return Found(splits[0].family, order, best, times * question.rate, most * question.rate, tried, len(able) - tried)
 
 
-def passing(question: Question, split: Split, order: QueueOrder) -> Callable[[float], bool]:
-    """Whether a split is in time at times the rate of the requests."""
-    setup = setup_of(split, replace(question.setup, order=order))
-    fleet = split.fleet(question.prices)
-    return lambda times: in_time(question, fleet, setup, times)
-
-
-def family_splits(question: Question, family: Family, gpus: int, degrees: Sequence[int]) -> list[Split]:
+def family_splits(question: Question, family: Family, gpus: int) -> list[Split]:
     """The splits of a family with so many GPUs; none of one that is another where no request has images."""
     images = any(each.images for each in question.requests)
-    if (not images and family in TEXT_ALIKE) or gpus < len(FAMILIES[family]):
+    if (not images and family in OF_IMAGES) or gpus < len(FAMILIES[family]):
         return []
-    return [*every_split(family, gpus, degrees)]
+    return [*every_split(family, gpus, [*question.prices])]

@@ -1,67 +1,63 @@
-"""What changing the split while requests come is worth: the goodput of a policy beside that of the best static splits.
-
-The policy begins with instances as even as can be, and is told nothing of the best split.
+"""What changing the split while requests come is worth: the goodput of a policy beside the best static split's, of the
+same requests. It begins with that split, or with the best of another family that it can change.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from planner.policies import ElasticServing
 from planner.serving.best_split import Found
-from planner.serving.goodput import Question, greatest
+from planner.serving.goodput import WITHIN, Question, greatest
 from planner.serving.split_bounds import SplitBounds
-from planner.serving.splits import Share, Split, setup_of
-from planner.simulate.serving import QueueOrder, ServingClock, ServingHistory
+from planner.serving.splits import Split
+from planner.simulate.serving import QueueOrder, ServingHistory
 from planner.specs.workload.requests.request import at_rate
 
-LEAST_SECONDS = 30.0  # of a run: a policy has to see what comes before it moves
+LEAST_SECONDS = 60.0  # of a run: a policy has to see what comes before it moves
+MOST_RUN = 10_000  # requests of a run
+NEAR = 0.8  # of what the best split has, from where on the policy's goodput is looked for first
 
 
 @dataclass(frozen=True, slots=True)
 class ElasticAnswer:
     """What a policy has of goodput, in requests a second, and what it did at that rate."""
 
+    question: Question  # its requests are those that were served
     order: QueueOrder
     start: Split
     goodput: float
+    still: float  # goodput of the best static split, of these requests
     history: ServingHistory
 
     @property
-    def moves(self) -> int:
-        return len(self.history.turns)
-
-    @property
     def moves_a_minute(self) -> float:
-        return self.moves / max(self.history.done) * 60.0
+        return self.history.moves / max(self.history.done) * 60.0
 
 
-def elastic_answer(
-    question: Question, best: Found, found: Iterable[Found], gpus: int, switch_s: float
-) -> ElasticAnswer:
-    """A policy in the order of the best split, with the degree and the limits of the best split of three stages."""
-    like = next((each.split for each in found if each.split and each.family == "split"), None)
-    tp = max(share.tp for share in like.shares) if like else min(question.prices)
-    start = even_split(gpus // tp, tp, like.answers if like else 256)
-    setup = setup_of(start, replace(question.setup, order=best.order, switch_s=switch_s))
-    fleet = start.fleet(question.prices)
+def elastic_answer(question: Question, best: Found, found: Iterable[Found]) -> ElasticAnswer:
+    """A policy in the order of the best split."""
+    order, bounds = best.order, SplitBounds(question)
+    others = [each.split for each in found if each.order == order and each.split and len(each.split.shares) > 1]
+    split = best.split
+    assert split
+    starts = [split, *(each for each in others if each != split)]
+    most = {start: bounds.pooled(start) for start in starts}
+    long = question.lasting(best.goodput / question.rate, LEAST_SECONDS, MOST_RUN)
+    near = NEAR * best.goodput / question.rate
 
-    bounds = SplitBounds(question.requests, question.service, question.prices, setup)
-    most = bounds.pooled(start)
-    long = question.lasting(most, LEAST_SECONDS)
+    def passes(start: Split, times: float) -> bool:
+        return long.in_time(start, order, times, ElasticServing(question.service))
 
-    def passes(times: float) -> bool:
-        clock = ServingClock(at_rate(long.requests, times), fleet, setup)
-        clock.measure(question.service)
-        return not clock.run(ElasticServing(question.service)).stopped
+    def goodput(passes: Callable[[float], bool], most: float) -> float:
+        return greatest(passes, near if passes(near) else 0.0, most)
 
-    times = greatest(passes, 0.0, most)
-    clock = ServingClock(at_rate(long.requests, times or 1.0), fleet, setup)
-    clock.recording = True
-    return ElasticAnswer(best.order, start, times * question.rate, clock.run(ElasticServing(question.service)))
-
-
-def even_split(instances: int, tp: int, answers: int) -> Split:
-    """As many instances of each stage as can be, prefill first, then encoders."""
-    each, rest = divmod(max(3, instances), 3)
-    shares = (Share("e", each + (rest > 1), tp), Share("p", each + (rest > 0), tp), Share("d", each, tp))
-    return Split("split", shares, answers, 8192)
+    still = goodput(partial(long.in_time, split, order), most[split])
+    start, times = split, goodput(partial(passes, split), most[split])
+    for each in starts[1:]:
+        needed = times * (1.0 + WITHIN)
+        if needed < most[each] and passes(each, needed):
+            start, times = each, greatest(partial(passes, each), needed, most[each])
+    history = long.history(start, order, times or 1.0, ElasticServing(question.service))
+    served = replace(long, requests=at_rate(long.requests, times or 1.0))
+    return ElasticAnswer(served, order, start, times * question.rate, still * question.rate, history)

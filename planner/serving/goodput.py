@@ -11,8 +11,15 @@ from dataclasses import dataclass, replace
 from math import ceil
 
 from planner.costs.serving import StagePrices
-from planner.serving.splits import Split, setup_of
-from planner.simulate.serving import InstanceSpec, ServingClock, ServingHistory, ServingSetup
+from planner.serving.splits import Split
+from planner.simulate.serving import (
+    InstanceSpec,
+    QueueOrder,
+    ServingClock,
+    ServingDecide,
+    ServingHistory,
+    ServingSetup,
+)
 from planner.specs.service import Service
 from planner.specs.workload.requests.request import Request, at_rate, rate_of
 
@@ -20,7 +27,6 @@ WITHIN = 0.01  # a goodput that is found is at most this share below the greates
 SLOWEST = 2.0**-10  # of the bound, below which nothing is looked for
 LASTS = 10.0  # times as long as a request that is barely in time, that a run lasts
 MOST_RUN = 4000  # requests to which a file is repeated at most
-QUICK_RUN = 600  # requests of a run that tells soon what is late
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,18 +43,34 @@ class Question:
         """Requests a second, as the file has them."""
         return rate_of(self.requests)
 
-    def quick(self) -> "Question":
-        """The question with the first requests alone."""
-        return replace(self, requests=self.requests[:QUICK_RUN])
+    def clock(self, split: Split, order: QueueOrder, times: float) -> ServingClock:
+        """The clock of a split, of requests that come so many times as fast."""
+        fleet = [InstanceSpec(own.stages, self.prices[own.tp]) for own in split.shares for _ in range(own.instances)]
+        setup = replace(self.setup, order=order, answers=split.answers, tokens=split.tokens, chunked=split.chunked)
+        return ServingClock(at_rate(self.requests, times), fleet, setup, self.prices)
 
-    def lasting(self, times: float, seconds: float = 0.0) -> "Question":
+    def in_time(self, split: Split, order: QueueOrder, times: float, decide: ServingDecide | None = None) -> bool:
+        """Whether enough requests are in time."""
+        clock = self.clock(split, order, times)
+        clock.measure(self.service)
+        return not clock.run(decide).stopped
+
+    def history(
+        self, split: Split, order: QueueOrder, times: float, decide: ServingDecide | None = None
+    ) -> ServingHistory:
+        """All requests, served by a split."""
+        clock = self.clock(split, order, times)
+        clock.recording = True
+        return clock.run(decide)
+
+    def lasting(self, times: float, seconds: float = 0.0, most: int = MOST_RUN) -> "Question":
         """The question with requests that last long enough, and so many seconds, when they come so many times as
         fast.
         """
         tokens = sum(each.output_tokens for each in self.requests) / len(self.requests)
         wanted = max(seconds, LASTS * (self.service.ttft_s + self.service.tpot_s * tokens)) * times
         span = self.requests[-1].arrival_s or 1.0
-        count = min(ceil(wanted / span), MOST_RUN // len(self.requests))
+        count = min(ceil(wanted / span), most // len(self.requests))
         return replace(self, requests=repeated(self.requests, count)) if count > 1 else self
 
 
@@ -65,20 +87,6 @@ def repeated(requests: Sequence[Request], count: int) -> tuple[Request, ...]:
         for turn in range(count)
         for each in requests
     )
-
-
-def history_of(question: Question, split: Split, setup: ServingSetup, times: float = 1.0) -> ServingHistory:
-    """All requests, served by a split."""
-    clock = ServingClock(at_rate(question.requests, times), split.fleet(question.prices), setup_of(split, setup))
-    clock.recording = True
-    return clock.run()
-
-
-def in_time(question: Question, fleet: Sequence[InstanceSpec], setup: ServingSetup, times: float) -> bool:
-    """Whether enough requests are in time when all come so many times as fast."""
-    clock = ServingClock(at_rate(question.requests, times), fleet, setup)
-    clock.measure(question.service)
-    return not clock.run().stopped
 
 
 def greatest(passes: Callable[[float], bool], least: float, most: float) -> float:

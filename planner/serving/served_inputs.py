@@ -1,16 +1,17 @@
 """A job whose model is served, with all files that it names read: its question."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from planner import files
-from planner.callbacks import OnProgress, silent
 from planner.costs import machine_of, usd_per_hour
 from planner.costs.serving import StagePrices, fitted_prices, rated_prices
 from planner.errors import Infeasible, InputError
+from planner.serving.best_split import ORDERS
 from planner.serving.goodput import Question
 from planner.serving.splits import DEGREES
-from planner.simulate.serving import ServingSetup, pages_of
+from planner.simulate.serving import QueueOrder, ServingSetup, pages_of
 from planner.specs import library
 from planner.specs.framework.timing_coefficients import TimingCoefficients
 from planner.specs.hardware.cluster import Cluster
@@ -34,6 +35,10 @@ class Asked:
     rate: float | None = None  # requests a second, in place of the file's
     setup: ServingSetup = field(default_factory=ServingSetup)
     window: Window = field(default_factory=Window)
+    orders: Sequence[QueueOrder] = ORDERS
+    any_rate: bool = False  # answer also where requests come quicker than any split serves them
+    front: bool = False  # the best of fewer GPUs too
+    elastic: bool = False  # and what a policy has that changes the split
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +52,8 @@ class ServedInputs:
     question: Question
     usd_per_hour: float | None  # of all GPUs; None: not known
 
-    @property
-    def degrees(self) -> tuple[int, ...]:
-        return tuple(self.question.prices)
 
-
-def served_inputs(reference: str, asked: Asked, on_read: OnProgress = silent) -> ServedInputs:
+def served_inputs(reference: str, asked: Asked) -> ServedInputs:
     """Read a job and all that it names. Raises InputError, and Infeasible where a request fits nowhere."""
     job, path = library.read_named(reference, Job)
     if job.service is None:
@@ -64,29 +65,37 @@ def served_inputs(reference: str, asked: Asked, on_read: OnProgress = silent) ->
         where, fix = files.place(cluster_path, "ranks"), "a cluster for each kind"
         raise InputError("instances of several kinds of GPU are not served together", where=where, fix=fix)
     llm, encoder = served_modules(model, model_path)
-    kind = cluster.ranks[0].kind
-    profile, _ = library.read_named(kind, Profile, path.parent, f"{cluster_path} (ranks)")
-    on_read(0, 2, "requests")
     requests = asked_requests(job, path, asked, encoder)
-    if any(each.images for each in requests) and encoder is None:
-        raise InputError(f"{model.name} reads no images", where="--requests", fix="a model with a vision module")
-    machine = machine_of(cluster, kind, profile.device, profile.rates, TimingCoefficients())
+    require_encoder(requests, encoder is not None, model.name)
     degrees = [job.layout.tp] if job.layout.tp else [*DEGREES]
     able = [tp for tp in degrees if tp <= min(cluster.size, cluster.ranks[0].per_node) and llm.heads % tp == 0]
     if not able:
         where, fix = files.place(path, "layout", "tp"), f"one of {', '.join(map(str, DEGREES))} that fits a node"
         raise InputError("no instance has this tensor-parallel degree", where=where, fix=fix)
-    on_read(1, 2, "prices")
-    priced = {tp: rated_prices(llm, encoder, machine, tp, job.limits.memory_margin) for tp in able}
+    rated = priced(job.model, job.cluster, path.parent, job.limits.memory_margin, able)
     if asked.measured:
-        priced = {tp: fitted_prices(priced[tp], asked.measured, model.name) for tp in able[:1]}
-    prices = {tp: each for tp, each in priced.items() if each.kv_tokens}
+        rated = {tp: fitted_prices(rated[tp], asked.measured, model.name) for tp in able[:1]}
+    prices = {tp: each for tp, each in rated.items() if each.kv_tokens}
     require_room(requests, prices, asked.requests or path)
     try:
-        usd = usd_per_hour(cluster, {kind: profile.device})
+        usd = usd_per_hour(cluster, {cluster.ranks[0].kind: device_of(cluster, path.parent).device})
     except InputError:
         usd = None
     return ServedInputs(job, path, model, cluster, Question(requests, job.service, prices, asked.setup), usd)
+
+
+def priced(model: str, cluster: str, folder: Path, margin: float, degrees: Sequence[int]) -> dict[int, StagePrices]:
+    """Prices by tensor-parallel degree, at the rates of the cluster's device. Raises InputError."""
+    llm, encoder = served_modules(*library.read_named(model, Model, folder))
+    found, _ = read_cluster(cluster, folder)
+    profile, kind = device_of(found, folder), found.ranks[0].kind
+    machine = machine_of(found, kind, profile.device, profile.rates, TimingCoefficients())
+    return {tp: rated_prices(llm, encoder, machine, tp, margin) for tp in degrees}
+
+
+def device_of(cluster: Cluster, folder: Path) -> Profile:
+    """The profile of a cluster's only kind of GPU. Raises InputError."""
+    return library.read_named(cluster.ranks[0].kind, Profile, folder, "cluster (ranks)")[0]
 
 
 def served_modules(model: Model, path: Path) -> tuple[Module, Module | None]:
@@ -120,6 +129,12 @@ def asked_requests(job: Job, path: Path, asked: Asked, encoder: Module | None) -
     if len(requests) < 2:
         raise InputError("there is one request, and no rate", where=str(file), fix="a file of more")
     return at_rate(requests, asked.rate / rate_of(requests)) if asked.rate else requests
+
+
+def require_encoder(requests: Sequence[Request], encodes: bool, model: str) -> None:
+    """Raises InputError for images that a model does not read."""
+    if any(each.images for each in requests) and not encodes:
+        raise InputError(f"{model} reads no images", where="--requests", fix="a model with a vision module")
 
 
 def require_room(requests: tuple[Request, ...], prices: dict[int, StagePrices], where: Path) -> None:

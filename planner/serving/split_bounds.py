@@ -15,11 +15,11 @@ Least work of a request, in seconds of one instance, is proven from its prices (
 There are no fewer iterations than tokens over the largest batch; nor, of G tokens of requests that are in time, than
 G·each/(tpot − once): tpot bounds Σ g·(once + each·g) ≤ tpot·Σ g over iterations with g such tokens, and (Σ g)² ≤
 count·Σ g² (Cauchy). G is at least what the requests of fewest tokens have that can be enough. Where prompts go beside
-answers, a token of either takes the least that one takes in any iteration.
+answers, a token of either takes the least that one takes in an iteration of as many as are allowed.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from math import ceil, inf
 
@@ -27,9 +27,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.costs.serving import MOST_TABLED, StagePrices
+from planner.serving.goodput import Question
 from planner.serving.splits import Share, Split
-from planner.simulate.serving import BLOCK, ServingSetup, pages_of
-from planner.specs.service import Service
+from planner.simulate.serving import BLOCK, pages_of
 from planner.specs.workload.requests.request import PREFIX_BLOCK, Request
 
 Floats = NDArray[np.float64]
@@ -38,20 +38,19 @@ Floats = NDArray[np.float64]
 class SplitBounds:
     """Bounds of splits for the same requests and service, each part of one computed once."""
 
-    def __init__(
-        self, requests: Sequence[Request], service: Service, prices: Mapping[int, StagePrices], setup: ServingSetup
-    ) -> None:
-        self.requests, self.service, self.prices, self.setup = requests, service, prices, setup
+    def __init__(self, question: Question) -> None:
+        self.requests, self.service, self.prices = question.requests, question.service, question.prices
+        requests, service, self.setup = question.requests, question.service, question.setup
         self.span = requests[-1].arrival_s * len(requests) / max(1, len(requests) - 1)  # until all come again
         self.prompts = np.array([each.prompt_tokens for each in requests], dtype=np.float64)
         self.outputs = np.array([each.output_tokens - 1 for each in requests], dtype=np.float64)
-        self.shared = shared_tokens(requests) if setup.prefix_cache else np.zeros(len(requests))
+        self.shared = shared_tokens(requests) if self.setup.prefix_cache else np.zeros(len(requests))
         good = max(1, ceil(service.share * len(requests) - 1e-9))
         self.good_tokens = float(np.sort(self.outputs)[:good].sum())
         self.attended = float((self.outputs * (self.prompts + (self.outputs + 1.0) / 2.0)).sum())
         self.largest = max(map(pages_of, requests))
         self.longest = max(each.prompt_tokens for each in requests) + BLOCK
-        self.known: dict[tuple[str, int, int, bool], float] = {}
+        self.known: dict[tuple[str, int, int, int], float] = {}
 
     def bound(self, split: Split) -> float:
         """Times the rate of the requests that a split sustains at most; 0 where one has no room on it."""
@@ -69,7 +68,7 @@ class SplitBounds:
         needed = self.largest if "d" in share.stages else self.longest
         if share.stages != "e" and needed > room:
             return 0.0
-        key = share.stages, share.tp, split.answers, split.chunked
+        key = share.stages, share.tp, split.answers, split.tokens if split.chunked else 0
         if key not in self.known:
             self.known[key] = self.least_work(share, split)
         work = self.known[key]
@@ -79,7 +78,8 @@ class SplitBounds:
         """Seconds of one instance for all requests."""
         prices, total = self.prices[share.tp], 0.0
         price = prices.iteration
-        each = least_slope(price.passes)
+        parts = split.chunked and "p" in share.stages
+        each = least_slope(price.passes, max(split.tokens, split.answers + 1) if parts else MOST_TABLED)
         if "e" in share.stages and prices.encode:
             total += self.encode_work(prices)
         if "p" in share.stages:
@@ -88,8 +88,8 @@ class SplitBounds:
         if "d" in share.stages:
             total += price.cached_s * self.attended
             tokens = float(self.outputs.sum())
-            if split.chunked and "p" in share.stages:
-                return total + tokens * min(each, least_slope(price.steps))
+            if parts:
+                return total + tokens * min(each, least_slope(price.steps, split.answers))
             once, line = below(price.steps, split.answers)
             count = tokens / split.answers
             if line > 0.0:
@@ -103,17 +103,19 @@ class SplitBounds:
         assert encode
         if not self.setup.encoder_cache:
             return sum(encode.seconds(distinct_images(each)) for each in self.requests if each.images)
-        slope = least_slope(encode.passes)
+        slope = least_slope(encode.passes, MOST_TABLED)
         own = (tokens for images in unshared_images(self.requests) for tokens in images)
         return sum(slope * tokens + encode.pair_s * tokens * tokens for tokens in own)
 
 
 @lru_cache(maxsize=64)
-def least_slope(table: tuple[float, ...]) -> float:
-    """Seconds of a token at least, in whatever iteration; beyond the table its last slope goes on."""
-    seconds = np.array(table[1:])
-    last = (seconds[-1] - seconds[MOST_TABLED // 2 - 1]) / (MOST_TABLED / 2)
-    return float(min((seconds / np.arange(1, len(table))).min(), last))
+def least_slope(table: tuple[float, ...], most: int) -> float:
+    """Seconds of a token at least, in iterations of up to `most`; beyond a whole table its last slope goes on."""
+    seconds = np.array(table[1 : most + 1])
+    least = float((seconds / np.arange(1, len(seconds) + 1)).min())
+    if most < MOST_TABLED:
+        return least
+    return min(least, float(seconds[-1] - seconds[MOST_TABLED // 2 - 1]) / (MOST_TABLED / 2))
 
 
 @lru_cache(maxsize=256)

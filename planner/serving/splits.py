@@ -9,13 +9,12 @@
 Every division of the GPUs that leaves none idle is among them, each stage with a tensor-parallel degree of its own.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import Literal, NamedTuple
 
-from planner.costs.serving import StagePrices
-from planner.simulate.serving import InstanceSpec, ServingSetup, Stages
-from planner.units import plural
+from planner.simulate.serving import Stages
+from planner.specs.serving_actions import Degree
 
 Family = Literal["coupled", "chunked", "encoders", "prefill", "split"]
 FAMILIES: dict[Family, tuple[Stages, ...]] = {
@@ -26,9 +25,9 @@ FAMILIES: dict[Family, tuple[Stages, ...]] = {
     "split": ("e", "p", "d"),
 }
 IN_PARTS: tuple[Family, ...] = ("chunked", "encoders")
-TEXT_ALIKE: dict[Family, Family] = {"encoders": "chunked", "split": "prefill"}  # of requests without images
+OF_IMAGES: tuple[Family, ...] = ("encoders", "split")  # without images as chunked and prefill are
 STAGE_WORDS = {"e": "encode", "p": "prefill", "d": "decode"}
-DEGREES = (1, 2, 4, 8)
+DEGREES: tuple[Degree, ...] = (1, 2, 4, 8)
 ANSWERS = (64, 128, 256, 512)  # at once on an instance
 PARTS = (512, 2048, 8192)  # tokens of an iteration with prompts in parts
 WHOLE = (8192,)  # tokens of an iteration with whole prompts
@@ -73,10 +72,6 @@ class Split(NamedTuple):
         parts = f", {self.tokens} tokens at once" if self.chunked else ""
         return f"{', '.join(share.text for share in self.shares)}; {self.answers} answers{parts}"
 
-    def fleet(self, prices: Mapping[int, StagePrices]) -> list[InstanceSpec]:
-        """Its instances."""
-        return [InstanceSpec(share.stages, prices[share.tp]) for share in self.shares for _ in range(share.instances)]
-
     def times(self, count: int) -> "Split":
         """So many times as many of each."""
         shares = tuple(share._replace(instances=share.instances * count) for share in self.shares)
@@ -102,15 +97,3 @@ def divisions(total: int, parts: int) -> Iterator[tuple[int, ...]]:
     for first in range(1, total - parts + 2):
         for rest in divisions(total - first, parts - 1):
             yield (first, *rest)
-
-
-def counted(split: Split) -> str:
-    """`16 GPUs: 2 encode, …`."""
-    return f"{plural(split.gpus, 'GPU')}: {split.text}"
-
-
-def setup_of(split: Split, base: ServingSetup) -> ServingSetup:
-    """How its instances work."""
-    from dataclasses import replace
-
-    return replace(base, answers=split.answers, tokens=split.tokens, chunked=split.chunked)

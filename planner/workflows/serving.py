@@ -1,70 +1,41 @@
-"""The workflow of `planner serve`: a job and requests, the best split, and what became of a request."""
+"""What `planner serve` tells of an answer: what became of a request, and what each instance does."""
 
-from pathlib import Path
-
-from planner import files, pipeline
-from planner.callbacks import OnProgress, silent
+from planner import files
 from planner.errors import InputError
-from planner.serving import ORDERS, Asked, ServingAnswer, Wanted, launch_script
-from planner.simulate.serving import NEVER, QueueOrder, Served, ServingSetup
-from planner.specs.workload.requests.servegen import Window
-from planner.units import first_few, parse_duration
+from planner.serving import ServingAnswer, actions_file
+from planner.simulate.serving import NEVER, Served, ServingHistory
+from planner.specs.serving_actions import ServingActionsFile
+from planner.units import first_few, plural
 
 
-def window(start: float | None, seconds: float | None, clients: str, seed: int, repeated: float) -> Window:
-    """What is drawn of ServeGen's clients."""
-    named = tuple(each.strip() for each in clients.split(",") if each.strip())
-    return Window(start or 0.0, seconds or 600.0, named, seed, repeated)
+def decisions(found: ServingAnswer) -> ServingActionsFile:
+    """What a policy decided, as a file. Raises InputError."""
+    if found.elastic is None:
+        raise InputError("a static split decides nothing", where="-o", fix="--elastic")
+    return actions_file(found.inputs, found.elastic)
 
 
-def asked(
-    requests: Path | None, measured: Path | None, rate: float | None, caches: tuple[int, int], drawn: Window
-) -> Asked:
-    """What was typed."""
-    setup = ServingSetup(encoder_cache=caches[0], prefix_cache=caches[1])
-    return Asked(requests, measured, rate, setup, drawn)
-
-
-def serve(job: str, question: Asked, what: Wanted, on_split: OnProgress = silent) -> ServingAnswer:
-    """The best split for a job's requests. Raises InputError and Infeasible."""
-    return pipeline.serve(job, question, what, on_split)
-
-
-def wanted(order: str, any_rate: bool, front: bool, switch_s: float | None) -> Wanted:
-    """What was asked of the answer."""
-    orders: tuple[QueueOrder, ...] = tuple(each for each in ORDERS if order in (each, "both"))
-    return Wanted(orders, any_rate, front, switch_s)
-
-
-def switch_seconds(elastic: bool, text: str) -> float | None:
-    """Seconds of a move, where a policy is asked for. Raises InputError."""
-    if not elastic:
-        return None
-    try:
-        return parse_duration(text)
-    except ValueError as error:
-        raise InputError(str(error), where="--switch", fix="such as 0.1s or 5s") from error
-
-
-def script(found: ServingAnswer) -> str:
-    """The script that starts the best split. Raises InputError."""
-    return launch_script(found.inputs, found.split, found.best.order)
+def shown(found: ServingAnswer) -> ServingHistory:
+    """The run that pages and stories are of: of the policy, where one was asked for."""
+    return found.elastic.history if found.elastic else found.history
 
 
 def lanes(found: ServingAnswer) -> list[str]:
-    """What each instance does, in their order."""
-    return [share.text.split(" ", 1)[1] for share in found.split.shares for _ in range(share.instances)]
+    """What each instance does, in their order; of a policy, at first."""
+    split = found.elastic.start if found.elastic else found.split
+    return [share.text.split(" ", 1)[1] for share in split.shares for _ in range(share.instances)]
 
 
 def request_story(found: ServingAnswer, name: str) -> list[str]:
     """Where the time of a request went, a line for each part of it. Raises InputError where there is none."""
-    names = [each.id for each in found.history.requests]
+    history = shown(found)
+    names = [each.id for each in history.requests]
     if name not in names:
         fix = files.nearest_word(name, names) or f"one of {first_few(names)}"
         raise InputError(f"no request is called `{name}`", where="--why", fix=fix)
-    served = found.history.served(names.index(name))
+    served = history.served(names.index(name))
     request, service = served.request, found.inputs.question.service
-    images = f" with {len(request.images)} images of {sum(request.images):,} tokens" if request.images else ""
+    images = f" with {plural(len(request.images), 'image')} of {sum(request.images):,} tokens" if request.images else ""
     lines = [f"{request.arrival_s:,.3f} s: comes, {request.text_tokens:,} tokens of text{images}"]
     lines += [f"{span:8.3f} s {what}" for span, what in parts_of(served) if span > 5e-7]
     judged = "in time" if served.ttft <= service.ttft_s else f"late: {service.ttft_s:g} s are promised"

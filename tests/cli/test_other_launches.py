@@ -61,6 +61,7 @@ def test_a_layout_goes_out_and_comes_back(to, version, name, job, tmp_path):
 
 @pytest.mark.parametrize("launcher", ["torchrun", "slurm", "kubernetes"])
 @pytest.mark.parametrize("to", ["torchtitan", "deepspeed", "planner"])
+@pytest.mark.every(3)
 def test_a_launcher_starts_it(launcher, to, job, tmp_path):
     made = job("deepspeed" if to == "deepspeed" else "torchtitan")
     planner("export", made, "--to", to, "--launcher", launcher, "-o", tmp_path / "out")

@@ -5,6 +5,8 @@ import subprocess
 
 import pytest
 
+from planner.check.actions_case import actions_findings, read_actions
+from planner.check.finding import Tolerances
 from tests.served import drawn
 from tests.typed import typed
 
@@ -62,10 +64,13 @@ def test_pages_and_scripts_are_written(folder):
 @pytest.mark.slow
 def test_a_policy_is_beside_the_splits(folder):
     (folder / "job.yaml").write_text(JOB.replace("tp: 4", "tp: 2"))
-    elastic = answered("--order fifo --elastic --switch 0.2s", folder)["elastic"]
-    assert elastic["goodput"] > 0 and elastic["moves"] == len(elastic["decisions"])
-    assert sum(each["instances"] for each in elastic["start"]) == 4
-    assert all({"gain_s", "cost_s", "lack_e_s", "reason"} <= {*each} for each in elastic["decisions"])
+    elastic = answered("--order fifo --elastic --switch 0.2s -o actions.yaml --html page.html", folder)["elastic"]
+    assert elastic["still"] > 0 and elastic["moves"] == len(elastic["decisions"])
+    assert sum(each["instances"] * each["tp"] for each in elastic["start"]["instances"]) == 8
+    assert all({"gain_s", "cost_s", "lost_s", "waited_s"} <= {*each["terms"]} for each in elastic["decisions"])
+    stored = read_actions(folder / "actions.yaml")
+    assert stored.outcome.moves == elastic["moves"] and stored.outcome.in_time >= 0.9
+    assert not [*actions_findings(folder / "actions.yaml", Tolerances())]
     printed = typed("planner serve job.yaml --elastic --switch soon", folder)
     assert printed.code == 2 and "soon" in printed.errors
 

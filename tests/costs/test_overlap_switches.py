@@ -57,6 +57,7 @@ def test_switching_overlap_on_is_never_slower(plan):
     assert seconds(plan, AS_PRICED) <= found[False, False, False, False] * (1 + 1e-9)
 
 
+@pytest.mark.every(3)
 def test_each_switch_that_is_off_costs_what_the_layout_exchanges(plan):
     """Kinds that a layout has are slower without overlap, others are not."""
     ((_, layout),) = plan.layouts.items()

@@ -74,6 +74,7 @@ SHARDED = [*product(SPREAD, STATES)]
         [(*each, COUNTS[at % 2]) for at, each in enumerate(SHARDED)],
     ),
 )
+@pytest.mark.every(4)
 def test_a_simulated_plan_takes_what_the_closed_form_says(tmp_path, spread, states, count):
     """One micro-batch of each replica, or several."""
     fixed = ", ".join(part for part in (spread, states, "pp: 1") if part)
@@ -102,6 +103,7 @@ def grouped(plan: Plan) -> Plan:
 
 @pytest.mark.parametrize("zero", [0, 1, 2, 3])
 @pytest.mark.parametrize("split", ["cp: 1", "cp: 4", "cp: 4, ulysses: 4", "cp: 16, ulysses: 8", "cp: 4, ulysses: 2"])
+@pytest.mark.every(3)
 def test_equal_groups_cost_what_their_layout_does(tmp_path, split, zero):
     cluster = small_cluster(tmp_path, "h100-80gb", 16)
     fixed = f"{split}, tp: 1, pp: 1, zero: {zero}"
@@ -224,6 +226,7 @@ OFTEN = [  # every two of the three together
 
 
 @pytest.mark.parametrize(("name", "recompute", "software"), soaked(LINES, OFTEN))
+@pytest.mark.every(3)
 def test_cost_lines_equal_passes_of_the_closed_form(name, recompute, software):
     """At any number of tokens; with windows, experts and latent attention too. Windows of rings are of 4096 tokens."""
     module, random_ = library.read_named(name, Model)[0].modules["llm"], random.Random(f"{name}{recompute}{software}")
@@ -266,6 +269,7 @@ HELD = [
 
 @pytest.mark.parametrize("recompute", ["none", "selective", "full"])
 @pytest.mark.parametrize("fixed", HELD)
+@pytest.mark.every(4)
 def test_the_fullest_rank_holds_what_the_closed_form_says(tmp_path, fixed, recompute):
     """Of equal sequences, as the simulated step has them."""
     inputs = static_inputs(tmp_path, "llama-3-8b", "h100x64", [4096] * 128, f"{fixed}, recompute: {recompute}")

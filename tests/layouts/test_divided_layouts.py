@@ -115,6 +115,7 @@ def drawn_fields(draw, inputs, pick):
         ("pp: 2, vpp: 2, recompute: none", EXPERTS, 64.0),
     ],
 )
+@pytest.mark.every(3)
 def test_of_all_divisions_of_a_pipeline_none_is_quicker_than_the_plan(tmp_path, fixed, more, gib):
     """Of layers of several kinds as well, where memory is short."""
     chunks = int(fixed[12])

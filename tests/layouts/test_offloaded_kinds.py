@@ -61,6 +61,7 @@ def columns(**fields):
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("fused", [False, True])
 @pytest.mark.parametrize("parts", [(), ("norm",), ("norm", "mlp"), ("attention", "moe")])
+@pytest.mark.every(4)
 def test_kinds_add_up_to_what_a_layer_keeps(name, fused, parts):
     """But for routers' logits and state spaces, which are of no kind; and more kinds are never less."""
     (module,) = library.read_named(name, Model)[0].modules.values()

@@ -122,6 +122,7 @@ def test_the_bound_is_below_every_set_of_parts(job):
 
 
 @pytest.mark.parametrize("knobs", [Knobs(recomputed_parts=()), Knobs(recompute=("none", "full"))])
+@pytest.mark.every(3)
 def test_what_a_framework_cannot_be_told_is_not_searched(job, knobs):
     inputs, problem = job
     problem = replace(problem, knobs=knobs)

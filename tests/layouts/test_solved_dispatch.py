@@ -45,6 +45,7 @@ def space_of(inputs):
 
 @pytest.mark.parametrize("topk", [1, 4, 8, 9, 16])
 @pytest.mark.parametrize("ranks", [8, 16])
+@pytest.mark.every(3)
 def test_each_layout_has_the_quickest_of_all_kinds(made, topk, ranks):
     """Brute force: the whole step at each kind by itself, in the order of ranks that it is solved for in."""
     knobs = Knobs(rank_orders=(DEFAULT_RANK_ORDER,))

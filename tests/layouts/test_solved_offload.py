@@ -286,6 +286,7 @@ def test_the_smallest_change_is_recomputation_before_offload(tmp_path):
 
 @pytest.mark.parametrize("host", [None, 2.0])
 @pytest.mark.parametrize("offload", ["0.4", "1.0", "[attention, norm]"])
+@pytest.mark.every(3)
 def test_the_smallest_change_hides_what_a_job_offloads(tmp_path, offload, host):
     """Short sequences compute too little on most meshes beside copies of all their activations, and a host may have no
     room for these.

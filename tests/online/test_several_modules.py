@@ -69,6 +69,7 @@ HALF = [
 
 
 @pytest.mark.parametrize(("data", "layouts"), soaked(EVERY, HALF))
+@pytest.mark.every(3)
 def test_steps_are_those_that_planning_all_ahead_gives(tmp_path, data, layouts):
     """With their items, who reads them, what was dropped and left out; on groups, channels and process groups that the
     head has.
@@ -334,6 +335,7 @@ def test_data_that_changed_is_refused(tmp_path, file):
 
 
 @pytest.mark.parametrize("data", LENGTHS)
+@pytest.mark.every(3)
 def test_the_inputs_are_found_again(tmp_path, data):
     head = several_head(tmp_path, data)
     again: Plan = pipeline.plan_of(inputs_of_plan(head, tmp_path))

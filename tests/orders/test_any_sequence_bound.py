@@ -44,6 +44,7 @@ def spread(pipeline, factor):
 @pytest.mark.parametrize(("stages", "micro_batches"), [(1, 2), (1, 3), (2, 2), (3, 2)])
 @pytest.mark.parametrize("factor", [1.0, 3.0])
 @pytest.mark.parametrize("seed", range(4))
+@pytest.mark.every(4)
 def test_no_mixed_up_order_of_a_small_pipeline_beats_the_floor(seed, factor, stages, micro_batches):
     pipeline = spread(made_up(seed, stages, micro_batches), factor)
     best = min(labelled_seconds(pipeline, order) for order in all_mixed_up(pipeline))

@@ -104,6 +104,7 @@ def test_named_programs_have_their_known_optimum():
 
 @pytest.mark.parametrize("backend", OTHERS)
 @pytest.mark.parametrize("make", [knapsack, assignment, makespan, linear, negative, two_sided])
+@pytest.mark.every(3)
 def test_back_ends_agree(make, backend):
     agree(make(), backend)
 

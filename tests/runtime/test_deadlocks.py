@@ -70,6 +70,7 @@ def ends(plan, lists):
 
 
 @pytest.mark.parametrize("name", PLANS)
+@pytest.mark.every(2)
 def test_shuffled_lists_are_refused_exactly_where_ranks_wait_for_each_other(name):
     plan, outcomes = PLANS[name], []
     carried = edge_transfers(plan, expand(plan))

@@ -73,6 +73,7 @@ def require_worth_the_same(once: Score, each: Score) -> None:
     assert once.bound == each.bound
 
 
+@pytest.mark.every(3)
 def test_alike_or_each_a_plan_is_worth_the_same(plan):
     once, each = (scored(plan, whole) for whole in (0, plan.size))
     assert len(once.tasks) < len(each.tasks)

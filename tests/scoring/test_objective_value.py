@@ -75,6 +75,7 @@ def test_seconds_come_back(solved):
 
 
 @pytest.mark.parametrize("name", OBJECTIVES)
+@pytest.mark.every(2)
 def test_check_knows_which_way_is_worse(name, tmp_path):
     """A slower plan is a regression in every unit, a quicker one a gain; findings say both in the plan's unit."""
     quick = pipeline.solve(job(tmp_path, name)).plan

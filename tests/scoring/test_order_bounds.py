@@ -44,6 +44,7 @@ def test_no_order_beats_its_bound(chance, pp, micro_batches, chunks, dp, zero):
 @pytest.mark.parametrize("name", SCHEDULES)
 @pytest.mark.parametrize("pp", [1, 2])
 @pytest.mark.parametrize("zero", [0, 3])
+@pytest.mark.every(3)
 def test_no_schedule_beats_its_bound(name, pp, zero):
     if name == "forward_only" and zero == 3:
         return

@@ -31,6 +31,7 @@ def with_group(plan: Plan, name: str, group: Group) -> Plan:
 
 
 @pytest.mark.parametrize("case", PLANS)
+@pytest.mark.every(2)
 def test_plans_of_strategies_are_bounded_over_all_packings(case):
     assert bound_by(PLANS[case]) != "busiest_rank"
 

@@ -35,6 +35,7 @@ def changed_device(folder, *changes):
 
 
 @pytest.mark.parametrize("ask", [pipeline.predict, pipeline.fits, pipeline.solve])
+@pytest.mark.every(2)
 def test_a_measurement_quicker_than_the_device_is_told_where_it_stands(tmp_path, ask):
     fits = f"modules:\n  llama-3-8b/llm: {FITS.format(1e-7)}\nrates:\n"
     device = changed_device(tmp_path, ("rates:\n", fits))

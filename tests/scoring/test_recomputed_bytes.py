@@ -87,6 +87,7 @@ def test_a_peak_is_higher_by_the_backward_that_runs_when_most_is_kept(pp, tokens
 
 @pytest.mark.parametrize("how", ["none", "selective", "full", "[norm]", "[attention, mlp]"])
 @pytest.mark.parametrize("spread", ["tp: 1, pp: 1", "tp: 2, pp: 2", "tp: 1, pp: 4", "tp: 4, pp: 1"])
+@pytest.mark.every(4)
 def test_of_one_micro_batch_the_simulated_peak_is_the_static_footprint(spread, how, tmp_path):
     cluster, fixed = small_cluster(tmp_path, "h100-80gb", 4), f"{spread}, cp: 1, micro_batch: 1, recompute: {how}"
     replicas = 4 // (int(spread[4]) * int(spread[-1]))

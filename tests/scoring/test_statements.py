@@ -68,6 +68,7 @@ def test_every_verb_refuses_an_edited_number(verb, name, tmp_path):
 
 @pytest.mark.parametrize("folder", PLANS)
 @pytest.mark.parametrize("name", EDITS | OF_PREDICTION)
+@pytest.mark.every(3)
 def test_edits_of_plans_of_every_bound(folder, name, tmp_path):
     edited = tmp_path / "plan.yaml"
     edited.write_text(edited_text((GOLDEN / folder / "plan.yaml").read_text(), name, (EDITS | OF_PREDICTION)[name]))

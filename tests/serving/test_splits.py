@@ -7,12 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.serving import FAMILIES, ORDERS, Question, SplitBounds, best_split, family_splits, greatest, in_time
+from planner.serving import FAMILIES, ORDERS, Question, SplitBounds, best_split, family_splits, greatest
 from planner.serving.goodput import WITHIN
-from planner.serving.splits import every_split, setup_of
-from planner.simulate.serving import ServingClock, ServingSetup
+from planner.serving.splits import every_split
+from planner.simulate.serving import ServingSetup
 from planner.specs.service import Service
-from planner.specs.workload.requests.request import at_rate
 from tests.examples import examples
 from tests.served import PRICES, drawn, prices
 
@@ -40,12 +39,10 @@ def test_all_divisions_of_eight_are_there():
 def test_no_work_is_less_than_its_bound(seed, order, family):
     """Instances are busy with what their requests need for no less time than the bound says, whatever the batches."""
     asked = question(seed, 30)
-    setup = replace(asked.setup, order=order)
+    asked = replace(asked, service=Service(ttft_s=1e6, tpot_s=1e6, percentile=100))
     for split in [*every_split(family, 4, (1, 2), (16,))][seed % 5 :: 8]:
-        bounds = SplitBounds(asked.requests, Service(ttft_s=1e6, tpot_s=1e6, percentile=100), TWO, setup)
-        clock = ServingClock(at_rate(asked.requests, 50.0), split.fleet(TWO), setup_of(split, setup))
-        clock.recording = True
-        history, first = clock.run(), 0
+        bounds = SplitBounds(asked)
+        history, first = asked.history(split, order, 50.0), 0
         for share in split.shares:
             numbers = range(first, first + share.instances)
             busy = sum(until - since for who, _, since, until in history.busy if who in numbers)
@@ -57,14 +54,13 @@ def test_no_work_is_less_than_its_bound(seed, order, family):
 def test_the_best_is_the_best_of_all(family):
     """As if every split were run at every rate, up to what the search for a rate leaves open."""
     asked = question(3)
-    splits = [each for each in family_splits(asked, family, 4, (1, 2)) if each.answers == 64 and each.tokens != 2048]
+    splits = [each for each in family_splits(asked, family, 4) if each.answers == 64 and each.tokens != 2048]
     found = best_split(asked, splits, "fifo")
-    bounds = SplitBounds(asked.requests, SERVICE, TWO, asked.setup)
+    bounds = SplitBounds(asked)
     long = asked.lasting(max(map(bounds.bound, splits)))
     every = []
     for split in splits:
-        fleet, setup = split.fleet(TWO), setup_of(split, asked.setup)
-        rate = greatest(lambda at: in_time(long, fleet, setup, at), 0.0, bounds.bound(split))  # noqa: B023
+        rate = greatest(lambda at: long.in_time(split, "fifo", at), 0.0, bounds.bound(split))  # noqa: B023
         every.append(rate * asked.rate)
         assert rate <= bounds.bound(split)
     assert max(every) / (1 + WITHIN) ** 2 <= found.goodput <= max(every) * (1 + WITHIN)
@@ -80,5 +76,5 @@ def test_greatest_finds_a_threshold():
 
 def test_text_alone_needs_no_encoders():
     asked = question(images=0.0)
-    assert not family_splits(asked, "split", 8, (1,)) and not family_splits(asked, "encoders", 8, (1,))
-    assert family_splits(asked, "prefill", 8, (1,)) and not family_splits(question(), "split", 2, (1,))
+    assert not family_splits(asked, "split", 8) and not family_splits(asked, "encoders", 8)
+    assert family_splits(asked, "prefill", 8) and not family_splits(question(), "split", 2)

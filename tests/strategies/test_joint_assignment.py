@@ -102,6 +102,7 @@ def test_no_candidate_has_a_lower_estimate_and_all_have_the_same_items(tmp_path,
 
 
 @pytest.mark.parametrize("name", PLACEMENTS)
+@pytest.mark.every(3)
 def test_a_rule_gives_its_assignment_again_and_that_of_other_layouts_a_complete_one(tmp_path, name):
     joint = joint_of(load_job(placed_job(tmp_path, PLACEMENTS[name]), JobOptions()))
     every = [*joint.candidates()]

@@ -28,6 +28,7 @@ def space() -> JointSpace:
 
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.8])
 @pytest.mark.parametrize("name", ["llm", "vision"])
+@pytest.mark.every(3)
 def test_quickest_beside_others_is_what_all_of_them_give(space, name, share):
     able, beside = space.space(name, 8, piped=False), share * space.allowed
     narrow = replace(able.problem, beside=beside)

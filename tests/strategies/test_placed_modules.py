@@ -64,6 +64,7 @@ def plan_of(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", PLACEMENTS)
+@pytest.mark.every(3)
 def test_every_item_is_computed_and_every_output_read(plan_of, name):
     plan = plan_of(name)
     assert not violations(plan)
@@ -90,6 +91,7 @@ def test_sends_go_from_those_who_compute_to_those_who_read(plan_of, name):
 
 
 @pytest.mark.parametrize("name", PLACEMENTS)
+@pytest.mark.every(3)
 def test_layouts_that_are_printed_go_back_into_the_job(plan_of, tmp_path, name):
     plan = plan_of(name)
     texts = {module: module_layout_text(plan, module) for module in plan.layouts}

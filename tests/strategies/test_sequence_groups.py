@@ -48,6 +48,7 @@ def problem_of(plan: Plan):
 
 @pytest.mark.parametrize("name", PLANS)
 @pytest.mark.parametrize("seed", range(share(5)))
+@pytest.mark.every(3)
 def test_what_packing_says_it_is_worth_is_what_the_plan_takes(name, seed):
     """The line that is optimised and the clock that is simulated agree, for any packing, but for what hides."""
     plan = PLANS[name]

@@ -142,6 +142,7 @@ BASE = (
 
 
 @pytest.mark.parametrize("argument", [argument for row in MEGATRON.rows for argument in row.valued])
+@pytest.mark.every(3)
 def test_any_value_is_read_or_refused_at_its_argument(argument):
     """With what makes it apply: a pipeline, experts, latent attention, recomputation."""
     with_all = "--pipeline-model-parallel-size 2 --num-experts 8 --recompute-granularity full --cp-comm-type a2a+p2p"

@@ -44,6 +44,7 @@ def braces(text: str) -> str:
 
 
 @EVERY
+@pytest.mark.every(3)
 def test_the_problem_of_a_plan_gives_the_plan_again(placed, name):
     plan = placed(name)
     again = plan_of_layouts(plan_inputs(plan), plan.layouts)

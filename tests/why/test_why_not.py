@@ -42,6 +42,7 @@ def test_a_step_of_several_is_solved_as_it_was():
 
 
 @pytest.mark.parametrize("change", ["zero=3", "sync=micro_batch", "ranks=64", "nodes=8", "recompute=none"])
+@pytest.mark.every(2)
 def test_what_the_plan_already_does_costs_nothing(plan, wide, change):
     """What ranks and nodes are is asked of the large plan, the rest of the small one, with its degrees said too."""
     asked = wide if "=8" in change or "=64" in change else plan

@@ -39,6 +39,9 @@ def serve(
         bool, typer.Option("--elastic", help="A policy too that gives instances other stages as requests come.")
     ] = False,
     switch: Annotated[str, typer.Option(help="What an instance takes to take on another stage.")] = "0.1s",
+    start_up: Annotated[
+        str, typer.Option(help="What instances take to start, beside loading weights, with another tp.")
+    ] = "10s",
     measured: Annotated[
         Path | None, typer.Option(help="A CSV of stage, batch, tokens, seconds, to which prices are fitted.")
     ] = None,
@@ -58,6 +61,9 @@ def serve(
     seed: Annotated[int, typer.Option(help="Of what is drawn from ServeGen.")] = 0,
     why: Annotated[str, typer.Option(help="Where the time of this request went.")] = "",
     html: Annotated[Path | None, typer.Option(help="Write a page, instances over time, to this file.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Write the decisions of --elastic to this file.")
+    ] = None,
     launch: Annotated[Path | None, typer.Option(help="Write a script that starts the instances to this file.")] = None,
     json: Json = False,
 ) -> None:
@@ -66,24 +72,42 @@ def serve(
     Times are simulated. Exit code 3: requests come quicker than any split serves them in time; the message says how
     many GPUs would do.
     """
-    from planner import files
+    from planner import files, pipeline
     from planner.cli import progress, render
     from planner.cli.views import serving_tables as views
     from planner.report import serving_page
+    from planner.serving import ORDERS, Asked, launch_script
+    from planner.simulate.serving import ServingSetup
+    from planner.specs.workload.requests.servegen import Window
     from planner.workflows import serving
 
-    times = optional_duration(start, "--from"), optional_duration(seconds, "--seconds")
-    drawn = serving.window(*times, client, seed, repeated)
-    asked = serving.asked(requests, measured, rate, (encoder_cache, prefix_cache), drawn)
+    def span(text: str, option: str) -> float:
+        return optional_duration(text, option) or 0.0
+
+    clients = tuple(each.strip() for each in client.split(",") if each.strip())
+    drawn = Window(span(start, "--from"), span(seconds, "--seconds"), clients, seed, repeated)
+    setup = ServingSetup(
+        encoder_cache=encoder_cache,
+        prefix_cache=prefix_cache,
+        switch_s=span(switch, "--switch"),
+        start_s=span(start_up, "--start-up"),
+    )
+    orders = tuple(each for each in ORDERS if order.value in (each, "both"))
+    asked = Asked(requests, measured, rate, setup, drawn, orders, any_rate, front, elastic)
     with progress.progress_bar("serving", "splits") as on_split:
-        wanted = serving.wanted(order.value, any_rate, front, serving.switch_seconds(elastic, switch))
-        found = serving.serve(job, asked, wanted, on_split)
+        found = pipeline.serve(job, asked, on_split)
+    if output:
+        files.write(output, serving.decisions(found))
     told = serving.request_story(found, why) if why else []
     if launch:
-        files.write_text(launch, serving.script(found))
+        files.write_text(launch, launch_script(found.inputs, found.split, found.best.order))
     if html:
-        files.write_text(html, serving_page(found.history, found.inputs.job.name, serving.lanes(found)).html())
+        files.write_text(html, serving_page(serving.shown(found), found.inputs.job.name, serving.lanes(found)).html())
     if why:
         render.emit(json, {"request": why, "story": told}, "\n".join(told))
         raise typer.Exit
-    render.emit(json, views.serving_answer(found), *views.serving_tables(found, launch, html))
+    render.emit(
+        json,
+        views.serving_answer(found),
+        *views.serving_tables(found, {"launch script": launch, "page": html, "decisions": output}),
+    )

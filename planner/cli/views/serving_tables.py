@@ -1,6 +1,6 @@
 """What serves a model as tables and JSON: the best split beside the best of every other family, in each order."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +8,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from planner.cli.views.plain_table import table
-from planner.serving import Found, ServingAnswer
+from planner.serving import ElasticAnswer, Found, ServingAnswer, Split
 from planner.units import percent, plural
 
 HEADS = ("", "order", ">goodput", ">bound", ">per $1", "split")
@@ -24,10 +24,10 @@ def serving_answer(answer: ServingAnswer) -> dict[str, Any]:
         "gpus": answer.gpus,
         "usd_per_hour": answer.usd(answer.gpus),
         "order": answer.best.order,
-        "split": split_answer(answer.best),
+        "split": split_answer(answer.split),
         "families": [found_answer(each) for each in answer.found],
         "front": [found_answer(each) for each in answer.front],
-        "elastic": elastic_answer(answer) if answer.elastic else None,
+        "elastic": elastic_answer(answer.elastic) if answer.elastic else None,
         "in_time": history.met(question.service) / len(question.requests),
         "ttft_s": quantiles(answer, "ttft"),
         "tpot_s": quantiles(answer, "tpot"),
@@ -38,45 +38,31 @@ def serving_answer(answer: ServingAnswer) -> dict[str, Any]:
 
 
 def found_answer(found: Found) -> dict[str, Any]:
-    return {
-        "family": found.family,
-        "order": found.order,
-        "goodput": found.goodput,
-        "bound": found.bound,
-        "tried": found.tried,
-        "passed": found.passed,
-        "split": split_answer(found),
-    }
+    names = ("family", "order", "goodput", "bound", "tried", "passed")
+    return {name: getattr(found, name) for name in names} | {"split": split_answer(found.split)}
 
 
-def split_answer(found: Found) -> dict[str, Any] | None:
-    split = found.split
+def split_answer(split: Split | None) -> dict[str, Any] | None:
     if split is None:
         return None
-    return {
-        "instances": [{"stages": each.stages, "instances": each.instances, "tp": each.tp} for each in split.shares],
-        "gpus": split.gpus,
-        "answers": split.answers,
-        "tokens": split.tokens,
-        "chunked": split.chunked,
-    }
+    limits = {name: getattr(split, name) for name in ("gpus", "answers", "tokens", "chunked")}
+    return {"instances": [each._asdict() for each in split.shares], **limits}
 
 
-def elastic_answer(answer: ServingAnswer) -> dict[str, Any]:
+def elastic_answer(elastic: ElasticAnswer) -> dict[str, Any]:
     """What a policy has, and each of its decisions with all that it weighed."""
-    elastic = answer.elastic
-    assert elastic
     decisions = [
-        {"at_s": at, **{name: value for name, value in each._asdict().items() if name != "terms"}, **dict(each.terms)}
+        {"at_s": at, **each._asdict(), "terms": dict(each.terms)}
         for at, actions in elastic.history.decisions
         for each in actions
     ]
     return {
         "goodput": elastic.goodput,
-        "of_best": elastic.goodput / answer.best.goodput,
-        "moves": elastic.moves,
+        "still": elastic.still,
+        "of_still": elastic.goodput / elastic.still,
+        "moves": elastic.history.moves,
         "moves_a_minute": elastic.moves_a_minute,
-        "start": [{"stages": each.stages, "instances": each.instances, "tp": each.tp} for each in elastic.start.shares],
+        "start": split_answer(elastic.start),
         "decisions": decisions,
     }
 
@@ -88,7 +74,7 @@ def quantiles(answer: ServingAnswer, name: str) -> dict[str, float]:
     return {"p50": rising[len(rising) // 2], "p90": rising[int(0.9 * (len(rising) - 1))]}
 
 
-def serving_tables(answer: ServingAnswer, launch: Path | None, html: Path | None) -> Iterator[RenderableType]:
+def serving_tables(answer: ServingAnswer, written: Mapping[str, Path | None]) -> Iterator[RenderableType]:
     """The best split, the best of each family, and how long requests wait."""
     question, best = answer.inputs.question, answer.best
     service = question.service
@@ -98,9 +84,10 @@ def serving_tables(answer: ServingAnswer, launch: Path | None, html: Path | None
     yield Text(f"goodput {rate_text(best.goodput)} simulated, {promised}{above}")
     yield table(*HEADS, rows=[found_cells(answer, each, answer.gpus) for each in answer.found])
     if answer.elastic:
-        share = percent(answer.elastic.goodput / best.goodput)
-        moves = f"{plural(answer.elastic.moves, 'move')}, {answer.elastic.moves_a_minute:.2g} a minute"
-        yield Text(f"elastic: goodput {rate_text(answer.elastic.goodput)}, {share} of the best split's; {moves}")
+        elastic = answer.elastic
+        share, moves = percent(elastic.goodput / elastic.still), plural(elastic.history.moves, "move")
+        told = f"{share} of the best split's on the same requests; {moves}, {elastic.moves_a_minute:.2g} a minute"
+        yield Text(f"elastic from {elastic.start.text}: goodput {rate_text(elastic.goodput)}, {told}")
     if answer.front:
         yield Text("\nwith fewer GPUs", style="dim")
         named = [(each, each.split.gpus) for each in answer.front if each.split]
@@ -117,7 +104,7 @@ def serving_tables(answer: ServingAnswer, launch: Path | None, html: Path | None
     if question.setup.prefix_cache and blocks + absent:
         yield Text(f"{percent(blocks / (blocks + absent))} of the blocks of prompts were kept")
     yield Text("; ".join(sorted({f"prices: {each.source}" for each in question.prices.values()})), style="dim")
-    for what, path in (("launch script", launch), ("page", html)):
+    for what, path in written.items():
         if path:
             yield Text(f"{what} written to {path}", style="dim")
 

@@ -1,11 +1,11 @@
 """A clock of servers of a model: requests, instances with stages, queues, caches, and moves between stages."""
 
 from planner.simulate.serving.caches import FeatureCache, PrefixCache
-from planner.simulate.serving.clock import ServingClock, pages_of, work_seconds
-from planner.simulate.serving.history import NEVER, Served, ServingHistory, Turn
+from planner.simulate.serving.clock import ServingClock, work_seconds
+from planner.simulate.serving.history import NEVER, Served, ServingHistory
 from planner.simulate.serving.instance import ANSWERS, IDLE, IMAGES, PROMPTS, SWITCH
 from planner.simulate.serving.serving_state import InstanceView, ServingAction, ServingDecide, ServingState
-from planner.simulate.serving.setup import BLOCK, STAGE_SETS, InstanceSpec, QueueOrder, ServingSetup, Stages
+from planner.simulate.serving.setup import BLOCK, STAGE_SETS, InstanceSpec, QueueOrder, ServingSetup, Stages, pages_of
 
 __all__ = [
     "ANSWERS",
@@ -29,7 +29,6 @@ __all__ = [
     "ServingSetup",
     "ServingState",
     "Stages",
-    "Turn",
     "pages_of",
     "work_seconds",
 ]

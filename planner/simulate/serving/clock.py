@@ -1,7 +1,7 @@
 """A clock of servers: requests come, instances batch them continuously, and a policy may give instances other stages.
 
-Each stage has one queue for all instances that have it, or one for each group of requests: an instance that comes to
-the end of an iteration takes what fits, and whoever finds nothing to do waits for the next arrival. Room for a
+Each stage has one queue for all instances that have it: an instance that comes to the end of an iteration takes what
+fits, and whoever finds nothing to do waits for the next arrival. Room for a
 request's keys and values, in whole pages up to its last token, is kept before its prompt enters an iteration: a
 server that does not know how long answers become would have to evict some. An answer that continues on another
 instance waits for room there, and then for its keys and values to move.
@@ -10,17 +10,17 @@ What runs for fixed times stands in simulate/clock.py, and jobs on GPUs in simul
 events and the same frozen state, of other nouns.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from heapq import heappop, heappush
 from math import inf
 
 from planner.costs.serving import StagePrices, tabled
 from planner.errors import InputError
 from planner.simulate.serving.caches import FeatureCache, PrefixCache
-from planner.simulate.serving.history import NEVER, ServingHistory, Turn, empty_history
-from planner.simulate.serving.instance import ANSWERS, IDLE, IMAGES, PROMPTS, SWITCH, Instance
+from planner.simulate.serving.history import NEVER, ServingHistory, empty_history
+from planner.simulate.serving.instance import ANSWERS, IDLE, IMAGES, PROMPTS, SWITCH, Instance, Turning
 from planner.simulate.serving.serving_state import ServingDecide, ServingState, require_possible_turns, view_of
-from planner.simulate.serving.setup import BLOCK, InstanceSpec, ServingSetup
+from planner.simulate.serving.setup import GONE, InstanceSpec, ServingSetup, pages, pages_of
 from planner.specs.service import Service
 from planner.specs.workload.requests.request import Request
 
@@ -28,17 +28,26 @@ PASS, MOVED, WAKE = range(3)  # events: of an instance, of a request, of the pol
 
 
 class ServingClock:
-    """The heap of what is to come, the queues, and the instances as they are."""
+    """The heap of what is to come, the queues, and the instances as they are; `prices`: of the tensor-parallel degrees
+    that instances may take on.
+    """
 
-    def __init__(self, requests: Sequence[Request], fleet: Sequence[InstanceSpec], setup: ServingSetup) -> None:
+    def __init__(
+        self,
+        requests: Sequence[Request],
+        fleet: Sequence[InstanceSpec],
+        setup: ServingSetup,
+        prices: Mapping[int, StagePrices] | None = None,
+    ) -> None:
         self.requests, self.setup = requests, setup
-        self.instances = [Instance(number, spec) for number, spec in enumerate(fleet)]
+        self.degrees = {each.prices.tp: each.prices for each in fleet} | dict(prices or {})
+        self.instances = [Instance(number, spec.prices) for number, spec in enumerate(fleet)]
+        for instance, spec in zip(self.instances, fleet, strict=True):
+            instance.become(spec)
         self.heap: list[tuple[float, int, int, int, int]] = []  # at, pushed, event, whom, version
         self.pushed = 0
-        groups = 2 if setup.grouped else 1
-        self.to_encode: list[list[tuple[float, int]]] = [[] for _ in range(groups)]  # heaps of key and request
-        self.to_prefill: list[list[tuple[float, int]]] = [[] for _ in range(groups)]
-        self.to_decode: list[list[tuple[float, int]]] = [[] for _ in range(groups)]
+        # By stage that is waited for: heaps of key and request
+        self.waiting: dict[str, list[tuple[float, int]]] = {stage: [] for stage in "epd"}
         self.features, self.prefixes = FeatureCache(setup.encoder_cache), PrefixCache(setup.prefix_cache)
         self.history = empty_history(requests)
         self.missing: list[tuple[int, ...]] = [each.images for each in requests]  # images that have no features yet
@@ -49,10 +58,9 @@ class ServingClock:
         self.late, self.most_late = 0, inf
         self.answered = (0, 0)  # requests that have ended, and tokens of their answers
         self.service: Service | None = None
-        shortest = setup.order == "shortest"
-        work = [work_seconds(each, self.prices) if shortest else 0.0 for each in requests]
-        ageing = setup.ageing if shortest else 1.0
-        self.keys = [own + ageing * each.arrival_s for own, each in zip(work, requests, strict=True)]
+        self.keys = [each.arrival_s for each in requests]
+        if setup.order == "shortest":
+            self.keys = [work_seconds(each, self.prices) + setup.ageing * each.arrival_s for each in requests]
         self.recording = False
 
     # ------------------------------------------------------------------------------------------------------ the loop
@@ -101,24 +109,24 @@ class ServingClock:
         message = f"request {self.requests[number].id} waits, and nothing runs"
         raise InputError(message, where="--requests", fix="an instance of each stage with room for its tokens")
 
-    def group_of(self, number: int) -> int:
-        """The group of queues of a request."""
-        return int(bool(self.requests[number].images)) if self.setup.grouped else 0
-
     # ---------------------------------------------------------------------------------------------------- what waits
+
+    def wait(self, stage: str, number: int, now: float) -> None:
+        """A request waits for a stage."""
+        heappush(self.waiting[stage], (self.keys[number], number))
+        self.note(now)
 
     def arrive(self, number: int, now: float) -> None:
         """A request comes: its images are encoded first where instances do nothing else, or with its prompt."""
-        request, group = self.requests[number], self.group_of(number)
+        request = self.requests[number]
         if request.images:
             self.missing[number] = self.absent(request)
-        if self.missing[number] and self.encodes_apart(group):
-            heappush(self.to_encode[group], (self.keys[number], number))
+        if self.missing[number] and self.encodes_apart():
             if self.setup.blocking:
-                heappush(self.to_prefill[group], (self.keys[number], number))
-            self.note(now)
+                self.wait("p", number, now)
+            self.wait("e", number, now)
             for instance in self.instances:
-                if instance.doing == IDLE and instance.stages == "e" and self.takes(instance, group):
+                if instance.doing == IDLE and instance.stages == "e" and not instance.turning:
                     self.begin(instance, now)
                     break
         else:
@@ -131,24 +139,18 @@ class ServingClock:
         sizes = dict(zip(request.image_hashes, request.images, strict=True))
         return tuple(tokens for image, tokens in sizes.items() if not self.features.has(image))
 
-    def encodes_apart(self, group: int) -> bool:
-        """Whether an instance has images of this group and nothing else to do."""
-        return any(each.stages == "e" and self.takes(each, group) for each in self.instances)
-
-    def takes(self, instance: Instance, group: int) -> bool:
-        """Whether an instance has requests of a group, and is not about to leave."""
-        return instance.turning is None and (not self.setup.grouped or instance.group == group)
+    def encodes_apart(self) -> bool:
+        """Whether an instance encodes and does nothing else."""
+        return any(each.stages == "e" and not each.turning for each in self.instances)
 
     def to_prompts(self, number: int, now: float) -> None:
         """A prompt can be prefilled: the instance of fewest answers that is in no prompt comes to it first."""
-        group = self.group_of(number)
         if not (self.setup.blocking and self.history.encode[number] != NEVER):  # else it is in the queue
-            heappush(self.to_prefill[group], (self.keys[number], number))
-        self.note(now)
+            self.wait("p", number, now)
         best = None
         for instance in self.instances:
             able = instance.doing in (IDLE, ANSWERS) and "p" in instance.stages
-            if able and self.takes(instance, group) and (best is None or instance.load < best.load):
+            if able and not instance.turning and (best is None or instance.load < best.load):
                 best = instance
         if best:
             self.interrupt(best, now)
@@ -165,14 +167,11 @@ class ServingClock:
 
     def schedule(self, instance: Instance, at: float) -> None:
         instance.version += 1
-        instance.until = at
         self.push(at, PASS, instance.number, instance.version)
 
     def note(self, now: float) -> None:
         if self.recording:
-            encode, prefill, decode = (
-                sum(map(len, each)) for each in (self.to_encode, self.to_prefill, self.to_decode)
-            )
+            encode, prefill, decode = map(len, self.waiting.values())
             self.history.queues.append((now, encode, prefill, decode))
 
     # ---------------------------------------------------------------------------------------- what an instance does
@@ -216,51 +215,43 @@ class ServingClock:
 
     def encode_next(self, instance: Instance, now: float) -> bool:
         """Encode the images of the next request that has some without features; False where there is none."""
-        for group in self.groups_of(instance):
-            queue = self.to_encode[group]
-            while queue:
-                _, number = heappop(queue)
-                missing = self.missing[number]
-                self.history.encode[number] = now
-                instance.doing = IMAGES
-                instance.encoding = [number]
-                assert instance.prices.encode
-                self.schedule(instance, now + instance.prices.encode.seconds(missing))
-                return True
-        return False
-
-    def groups_of(self, instance: Instance) -> tuple[int, ...]:
-        return (instance.group,) if self.setup.grouped else (0,)
+        queue = self.waiting["e"]
+        if not queue:
+            return False
+        _, instance.encoding = heappop(queue)
+        self.history.encode[instance.encoding] = now
+        instance.doing = IMAGES
+        assert instance.prices.encode
+        self.schedule(instance, now + instance.prices.encode.seconds(self.missing[instance.encoding]))
+        return True
 
     def take_prompts(self, instance: Instance, now: float) -> None:
         """Prompts from the queue, in its order, up to the first that has no room: as many as an iteration may have."""
         setup, prompts = self.setup, instance.prompts
         budget = setup.tokens - (len(instance.answers) if setup.chunked else 0)
         budget -= sum(left for _, left, _, _ in prompts)
-        for group in self.groups_of(instance):
-            queue = self.to_prefill[group]
-            while queue and len(prompts) < setup.prompts and (budget > 0 or not prompts):
-                number = queue[0][1]
-                request = self.requests[number]
-                waits = setup.blocking and self.missing[number] and "e" not in instance.stages
-                answers = "d" in instance.stages
-                tokens = request.prompt_tokens + (request.output_tokens if answers else 0)
-                size = -(-tokens // BLOCK) * BLOCK
-                if waits or instance.kv_used + size > instance.kv_room:
-                    break
-                if answers and instance.load + len(prompts) >= setup.answers:
-                    break
-                kept = 0
-                if request.prefix and setup.prefix_cache:
-                    kept = min(self.prefixes.matched(request.prefix), request.prompt_tokens - 1)
-                if not setup.chunked and prompts and request.prompt_tokens - kept > budget:
-                    break
-                heappop(queue)
-                instance.kv_used += size
-                self.holder[number] = instance.number
-                self.history.prefill[number] = now
-                prompts.append([number, request.prompt_tokens - kept, kept, 0])
-                budget -= request.prompt_tokens - kept
+        queue, answers = self.waiting["p"], "d" in instance.stages
+        while queue and len(prompts) < setup.prompts and (budget > 0 or not prompts):
+            number = queue[0][1]
+            request = self.requests[number]
+            waits = setup.blocking and self.missing[number] and "e" not in instance.stages
+            size = pages(request.prompt_tokens + (request.output_tokens if answers else 0))
+            if waits or instance.kv_used + size > instance.kv_room:
+                break
+            if answers and instance.load + len(prompts) >= setup.answers:
+                break
+            kept = 0
+            if request.prefix and setup.prefix_cache:
+                kept = min(self.prefixes.matched(request.prefix), request.prompt_tokens - 1)
+            left = request.prompt_tokens - kept
+            if not setup.chunked and prompts and left > budget:
+                break
+            heappop(queue)
+            instance.kv_used += size
+            self.holder[number] = instance.number
+            self.history.prefill[number] = now
+            prompts.append([number, left, kept, 0])
+            budget -= left
         self.note(now)
 
     def prompts_pass(self, instance: Instance, now: float) -> None:
@@ -305,27 +296,18 @@ class ServingClock:
         doing = instance.doing
         if self.recording and doing != IDLE:
             self.history.busy.append((instance.number, doing, instance.since, now))
-        if instance.kv_used > 0:
-            self.history.most_kv = max(self.history.most_kv, instance.kv_used / instance.kv_room)
         if doing == ANSWERS:
             self.advance(instance, instance.segment, now)
         elif doing == PROMPTS:
             self.prompts_ended(instance, now)
         elif doing == IMAGES:
-            (number,) = instance.encoding
-            instance.encoding = []
+            number = instance.encoding
             self.history.encoded[number] = now
             self.keep_features(self.requests[number])
             self.missing[number] = ()
             self.to_prompts(number, now)
         elif doing == SWITCH:
-            assert instance.turning
-            instance.stages, instance.turning = instance.turning, None
-            beside = "e" in instance.stages and instance.stages != "e"
-            room = instance.prices.kv_tokens_encoding if beside else instance.prices.kv_tokens
-            instance.kv_room = room // BLOCK * BLOCK
-            instance.doing = IDLE
-            self.pull_decodes(instance.group if self.setup.grouped else 0, now)
+            self.turned(instance, now)
         if instance.doing == doing or instance.doing == IDLE:
             self.begin(instance, now)
 
@@ -342,7 +324,7 @@ class ServingClock:
             self.finish(instance, number, now)
             ended = True
         if ended and instance.stages == "d":
-            self.pull_decodes(instance.group if self.setup.grouped else 0, now)
+            self.pull_decodes(now)
 
     def finish(self, instance: Instance, number: int, now: float) -> None:
         """A request has its last token."""
@@ -358,8 +340,7 @@ class ServingClock:
     def release(self, instance: Instance, number: int) -> None:
         """A request's keys and values leave an instance."""
         request = self.requests[number]
-        tokens = request.prompt_tokens + (request.output_tokens if "d" in instance.stages else 0)
-        instance.kv_used -= -(-tokens // BLOCK) * BLOCK
+        instance.kv_used -= pages(request.prompt_tokens + (request.output_tokens if "d" in instance.stages else 0))
 
     def prompts_ended(self, instance: Instance, now: float) -> None:
         """An iteration with prompts has ended; those that are whole have a first token."""
@@ -382,25 +363,18 @@ class ServingClock:
                 self.finish(instance, number, now)
             elif "d" in instance.stages:
                 self.answer(instance, number, now)
-            else:
-                self.hand_over(number, now)
+            elif not self.send(number, now):
+                self.wait("d", number, now)
         instance.prompts = going
-
-    def hand_over(self, number: int, now: float) -> None:
-        """The answer of a prompt goes on elsewhere: where there is room, and fewest are answered; or it waits."""
-        group = self.group_of(number)
-        if not self.send(number, now):
-            heappush(self.to_decode[group], (self.keys[number], number))
-            self.note(now)
 
     def send(self, number: int, now: float) -> bool:
         """Move a request's keys and values to where its answer goes on; False where there is no room."""
-        request, group, best = self.requests[number], self.group_of(number), None
+        request, best = self.requests[number], None
         size = pages_of(request)
         for instance in self.instances:
             if instance.stages != "d" or instance.load >= (self.setup.answers if best is None else best.load):
                 continue
-            if instance.kv_used + size <= instance.kv_room and self.takes(instance, group):
+            if instance.kv_used + size <= instance.kv_room and not instance.turning:
                 best = instance
         if best is None:
             return False
@@ -425,9 +399,9 @@ class ServingClock:
         if source.doing == IDLE:
             self.begin(source, now)
 
-    def pull_decodes(self, group: int, now: float) -> None:
+    def pull_decodes(self, now: float) -> None:
         """Answers that wait for room, in the order of their queue, up to the first that has none."""
-        queue = self.to_decode[group]
+        queue = self.waiting["d"]
         while queue and self.send(queue[0][1], now):
             heappop(queue)
             self.note(now)
@@ -436,29 +410,33 @@ class ServingClock:
 
     def ask(self, decide: ServingDecide, now: float, arrived: int) -> None:
         """Let the policy decide, and what it decides happen: first all of it is checked."""
-        encode, prefill, decode = (
-            tuple(number for queue in each for _, number in queue)
-            for each in (self.to_encode, self.to_prefill, self.to_decode)
+        waiting = {stage: tuple(number for _, number in queue) for stage, queue in self.waiting.items()}
+        views = tuple(view_of(each) for each in self.instances if each.stages)
+        ended, tokens = self.answered
+        going = sum(
+            self.requests[number].output_tokens - end + each.iteration
+            for each in self.instances
+            for end, number in each.answers
         )
-        views = tuple(view_of(each, each.doing == IDLE) for each in self.instances)
         of = self.requests.__getitem__
         new, self.asked = self.requests[self.asked : arrived], arrived
-        state = ServingState(now, self.setup, self.prices, views, new, encode, prefill, decode, self.answered, of)
+        state = ServingState(now, self.setup, self.degrees, views, new, waiting, (ended, tokens + going), of)
         actions = tuple(decide(state))
-        require_possible_turns(actions, self.instances, now)
+        require_possible_turns(actions, self.instances, self.degrees, now)
         for action in actions:
-            instance = self.instances[action.instance]
-            instance.turning = action.stages
-            if action.group is not None:
-                instance.group = action.group
-            self.history.turns.append(Turn(now, instance.number, action.stages, instance.group))
-            self.interrupt(instance, now)
+            instances = [self.instances[number] for number in action.instances]
+            spec = InstanceSpec(action.stages, self.degrees[action.tp or instances[0].prices.tp])
+            turning = Turning(instances, spec)
+            for instance in instances:
+                instance.turning = turning
+            for instance in [*instances]:
+                self.interrupt(instance, now)
         if actions:
             self.history.decisions.append((now, actions))
 
     def leave(self, instance: Instance, now: float) -> bool:
         """An instance that takes on other stages: when it is empty it does. Its answers go on elsewhere, where there is
-        room for them; else it ends them first.
+        room for them; else it ends them first. Instances that become others together wait for the last.
         """
         busy = instance.answers or instance.prompts or instance.incoming or instance.kv_used
         if busy and instance.stages == "d":
@@ -466,9 +444,29 @@ class ServingClock:
             busy = instance.answers or instance.incoming or instance.kv_used
         if busy:
             return False
-        instance.doing = SWITCH
-        self.schedule(instance, now + self.setup.switch_s)
+        assert instance.turning
+        instance.doing, turning = SWITCH, instance.turning
+        if all(each.doing == SWITCH for each in turning.instances):
+            same = all(each.prices.tp == turning.spec.prices.tp for each in turning.instances)
+            self.schedule(instance, now + self.setup.turn_seconds(None if same else turning.spec.prices))
         return True
+
+    def turned(self, instance: Instance, now: float) -> None:
+        """Instances have become others, on the same GPUs."""
+        assert instance.turning
+        spec, instances = instance.turning.spec, instance.turning.instances
+        count = sum(each.prices.tp for each in instances) // spec.prices.tp
+        while len(instances) < count:
+            instances.append(Instance(len(self.instances), spec.prices))
+            self.instances.append(instances[-1])
+        for number, each in enumerate(instances):
+            if self.recording and each is not instance and each.doing == SWITCH:
+                self.history.busy.append((each.number, SWITCH, each.since, now))
+            each.become(spec if number < count else spec._replace(stages=GONE))
+        self.pull_decodes(now)
+        for each in instances:
+            if each is not instance:
+                self.begin(each, now)
 
     def move_answers(self, instance: Instance, now: float) -> None:
         """Move answers to other instances that decode, as far as there is room; they go on when they have come."""
@@ -481,11 +479,6 @@ class ServingClock:
             else:
                 kept.append((end, number))
         instance.answers = kept
-
-
-def pages_of(request: Request) -> int:
-    """Tokens of a request up to its last, in whole pages."""
-    return -(-(request.prompt_tokens + request.output_tokens) // BLOCK) * BLOCK
 
 
 def work_seconds(request: Request, prices: StagePrices) -> float:

@@ -5,20 +5,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from planner.simulate.serving.serving_state import ServingAction
-from planner.simulate.serving.setup import Stages
 from planner.specs.service import Service
 from planner.specs.workload.requests.request import Request
 
 NEVER = -1.0
-
-
-class Turn(NamedTuple):
-    """An instance that has stages from a time on."""
-
-    at: float
-    instance: int
-    stages: Stages
-    group: int
 
 
 class Served(NamedTuple):
@@ -55,16 +45,18 @@ class ServingHistory:
     first: list[float]
     joined: list[float]
     done: list[float]
-    turns: list[Turn] = field(default_factory=list)
     decisions: list[tuple[float, tuple[ServingAction, ...]]] = field(default_factory=list)
     busy: list[tuple[int, int, float, float]] = field(default_factory=list)  # instance, doing, from, to
-    queues: list[tuple[float, int, int, int]] = field(
-        default_factory=list
-    )  # at, waiting to be encoded, prefilled, moved
+    # At, and requests that wait to be encoded, prefilled, moved
+    queues: list[tuple[float, int, int, int]] = field(default_factory=list)
     hits: tuple[int, int] = (0, 0)  # images, blocks of prefixes
     misses: tuple[int, int] = (0, 0)
-    most_kv: float = 0.0  # largest share of any instance's room for keys and values
     stopped: bool = False  # too many were late, and the rest was not run
+
+    @property
+    def moves(self) -> int:
+        """Changes of what instances do."""
+        return sum(len(actions) for _, actions in self.decisions)
 
     def served(self, number: int) -> Served:
         times = (self.encode, self.encoded, self.prefill, self.first, self.joined, self.done)

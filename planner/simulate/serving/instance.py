@@ -5,51 +5,49 @@ the last one: k iterations of n answers take k·step + cached·(k·kv + n·k(k �
 they attend to in the first. So time passes from one change of the batch to the next, and not iteration by iteration.
 """
 
+from dataclasses import dataclass, field
 from math import ceil, sqrt
 
-from planner.costs.serving import MOST_TABLED, tabled
-from planner.simulate.serving.setup import InstanceSpec, Stages
+from planner.costs.serving import MOST_TABLED, StagePrices, tabled
+from planner.simulate.serving.setup import GONE, InstanceSpec, Stages
 
 IDLE, ANSWERS, PROMPTS, IMAGES, SWITCH = range(5)  # what an instance is doing
 
 
+@dataclass(slots=True)
+class Turning:
+    """Instances that become others together, as soon as all are empty: as many of one kind as their GPUs make."""
+
+    instances: "list[Instance]"
+    spec: InstanceSpec
+
+
+@dataclass(slots=True, eq=False)
 class Instance:
     """What an instance has and does. Iterations are counted from its first; requests are numbers."""
 
-    __slots__ = (
-        "answers",
-        "answers_kv",
-        "doing",
-        "encoding",
-        "group",
-        "incoming",
-        "iteration",
-        "joining",
-        "kv_room",
-        "kv_used",
-        "number",
-        "prices",
-        "prompts",
-        "segment",
-        "since",
-        "stages",
-        "turning",
-        "until",
-        "version",
-    )
+    number: int
+    prices: StagePrices
+    stages: Stages = GONE
+    kv_room: int = 0  # tokens
+    kv_used: int = 0
+    doing: int = IDLE
+    version: int = 0  # of the event that ends what it is doing; others are past
+    since: float = 0.0
+    iteration: int = 0  # iterations that have ended
+    segment: int = 0  # iterations of those that run
+    answers: list[tuple[int, int]] = field(default_factory=list)  # heap: the iteration after which one ends, request
+    answers_kv: int = 0  # tokens that all answers attend to in the next iteration
+    joining: list[int] = field(default_factory=list)  # requests that go on here from the next iteration on
+    incoming: int = 0  # requests with room kept whose keys and values are on the way
+    prompts: list[list[int]] = field(default_factory=list)  # request, tokens left, done, and of this iteration
+    encoding: int = -1  # the request whose images are encoded
+    turning: Turning | None = None
 
-    def __init__(self, number: int, spec: InstanceSpec) -> None:
-        self.number, self.stages, self.prices, self.group = number, spec.stages, spec.prices, spec.group
-        self.kv_room, self.kv_used = spec.kv_tokens, 0
-        self.doing, self.version, self.since, self.until = IDLE, 0, 0.0, 0.0
-        self.iteration, self.segment = 0, 0  # iterations that have ended; that the running segment has
-        self.answers: list[tuple[int, int]] = []  # heap of the iteration after which an answer ends, and its request
-        self.answers_kv = 0  # tokens that all answers attend to in the next iteration
-        self.joining: list[int] = []  # requests that go on here from the next iteration on
-        self.incoming = 0  # requests with room kept whose keys and values are on the way
-        self.prompts: list[list[int]] = []  # request, tokens left, tokens done, tokens of this iteration
-        self.encoding: list[int] = []  # the request whose images are encoded
-        self.turning: Stages | None = None  # stages that it takes on as soon as it is empty
+    def become(self, spec: InstanceSpec) -> None:
+        """Take on stages, empty."""
+        self.stages, self.prices, self.kv_room = spec.stages, spec.prices, spec.kv_tokens
+        self.doing, self.turning = IDLE, None
 
     @property
     def load(self) -> int:

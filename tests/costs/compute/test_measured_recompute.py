@@ -76,6 +76,7 @@ def test_more_recomputation_takes_longer_and_keeps_less(plan):
 
 @pytest.mark.parametrize("costs", [MEASURED, PUBLISHED], ids=["measured", "published"])
 @pytest.mark.parametrize("plan", PLANS, ids=["pipeline", "groups"])
+@pytest.mark.every(2)
 def test_recompute_is_the_same_by_ranges(plan, costs):
     """Also the halves of a backward, which no plan with recomputation has, though prices know them."""
     for how in WORDS:

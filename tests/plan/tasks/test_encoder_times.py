@@ -82,6 +82,7 @@ TIMES = [(ahead, at_once) for ahead in (0, 1, 3, None) for at_once in (False, Tr
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize(("ahead", "at_once"), TIMES)
+@pytest.mark.every(4)
 def test_an_encoder_without_any_work_delays_nothing(schedule, ahead, at_once):
     """On all ranks, some of them, or its own, whenever it runs: the step is that of the decoder alone."""
     alone = unit_step(without_encoder(colocated(8, schedule)))

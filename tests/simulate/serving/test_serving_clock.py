@@ -183,17 +183,42 @@ def test_instances_that_turn_lose_nothing(seed, at, switch):
     setup = ServingSetup(answers=8, switch_s=switch)
     requests = drawn(60, 30.0, seed)
     clock = WatchedClock(requests, fleet(["e", "p", "p", "d", "d"]), setup)
-    plan = [(float(at), ServingAction(3, "p")), (at + 1.0, ServingAction(1, "e")), (at + 8.0, ServingAction(3, "d"))]
+    plan = [
+        (float(at), ServingAction((3,), "p")),
+        (at + 1.0, ServingAction((1,), "e")),
+        (at + 8.0, ServingAction((3,), "d")),
+    ]
     history = clock.run(turning(plan))
     require_served(history)
     assert all(each.kv_used == 0 for each in clock.instances)
 
 
+TWO = replace(PRICES, tp=2, kv_tokens=2 * PRICES.kv_tokens)
+
+
+@given(seed=st.integers(0, 10**6), merge=st.booleans())
+@examples(20)
+def test_instances_that_merge_and_split_lose_nothing_and_keep_their_gpus(seed, merge):
+    requests, setup = drawn(60, 30.0, seed), ServingSetup(answers=8, start_s=0.3)
+    whole = [InstanceSpec("e", PRICES), *([InstanceSpec("p", PRICES)] * 2 if merge else [InstanceSpec("p", TWO)])]
+    clock = WatchedClock(requests, [*whole, InstanceSpec("d", PRICES)], setup, {1: PRICES, 2: TWO})
+    action = ServingAction((1, 2), "p", 2) if merge else ServingAction((1,), "p", 1)
+    history = clock.run(turning([(1.0, action)]))
+    require_served(history)
+    after = [(each.stages, each.prices.tp) for each in clock.instances if each.stages]
+    assert sorted(after) == sorted([("e", 1), ("d", 1), *([("p", 2)] if merge else [("p", 1)] * 2)])
+    turned = next(at for at, *_ in history.decisions) + 0.3 + PRICES.load_s
+    prefills = [at for at in history.prefill if at > 1.0]
+    assert not prefills or min(prefills) >= turned - 1e-9  # all that prefill turn together
+
+
 def test_actions_that_cannot_happen_are_refused():
     for action, why in (
-        (ServingAction(9, "p"), "no instance 9"),
-        (ServingAction(0, "p"), "no instance would have stage e"),
-        (ServingAction(1, "x"), "no stages"),
+        (ServingAction((1, 1), "p"), "different ones"),
+        (ServingAction((0, 1), "p", 4), "no instances of tensor-parallel degree 4"),
+        (ServingAction((9,), "p"), "no instance 9"),
+        (ServingAction((0,), "p"), "no instance would have stage e"),
+        (ServingAction((1,), "x"), "no stages"),
     ):
         clock = ServingClock(drawn(5, 5.0), fleet(["e", "p", "d"]), ServingSetup())
         with pytest.raises(InputError, match=why):
