@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from planner.plan.plan_file import Plan, assignments
+from planner.specs.base import with_fields
 from planner.specs.hardware.cluster import node_of_rank
 from planner.specs.loader import LoaderFile, LoaderSettings, LoaderStage
 
@@ -62,7 +63,8 @@ def joined(name: str, pool: str | None, stages: Sequence[LoaderStage], machines:
 
 def item_seconds(loader: LoaderFile, workers: int) -> float:
     """Seconds of an item with so many workers on one machine, on as many cores as it has; 0: without any, in the
-    process that trains. As measured with so many; between and beyond, by a fit of what was; else by its stages.
+    process that trains. As measured with so many; between and beyond, by a fit of what was; else by its stages,
+    of which those on other pools have the units that the file gives them.
     """
     cores = loader.pools[CORES].units if CORES in loader.pools else 1
     used = min(workers, cores)
@@ -72,7 +74,11 @@ def item_seconds(loader: LoaderFile, workers: int) -> float:
     if used and (points := [(w, s) for w, s in measured.items() if w]):
         seconds, constant = fitted(points)
         return seconds / used + constant
-    return float(max(work.seconds_with(max(1, used) if work.pool == CORES else 1) for work in loader_work(loader)))
+    given = loader.shares.units if loader.shares else {}
+    pools = {name: with_fields(pool, shared=pool.shared or name == CORES) for name, pool in loader.pools.items()}
+    work = loader_work(with_fields(loader, pools=pools))  # a worker takes an item through all stages on cores
+    units = (max(1, used) if each.pool == CORES else given.get(each.stages[0], 1) for each in work)
+    return float(max(each.seconds_with(count) for each, count in zip(work, units, strict=True)))
 
 
 def fitted(points: Sequence[tuple[int, float]]) -> tuple[float, float]:

@@ -17,7 +17,7 @@ def with_loader(plan: Plan, loader: LoaderFile | None) -> Plan:
     """
     if loader is None:
         return plan
-    loaded = with_fields(plan, uses=with_fields(plan.uses, loader=with_fields(loader, shares=None)))
+    loaded = with_fields(plan, uses=with_fields(plan.uses, loader=loader))
     loaded = with_fields(loaded, loader=best_settings(loaded, loader))
     scores = [score(loaded, number) for number in range(len(loaded.steps))]
     return restated(loaded, scores) if any(each.loading for each in scores) else loaded

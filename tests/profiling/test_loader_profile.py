@@ -10,8 +10,9 @@ from planner.costs import fitted, item_seconds
 from planner.errors import InputError
 from planner.profiling import MeasuredLoader, loader_of_job, loader_of_object, measure_loader
 from planner.profiling.loader_profile import spread_out
+from planner.specs.base import with_fields
 from planner.specs.inputs import JobOptions, load_job
-from planner.specs.loader import LoaderFile, LoaderPool, LoaderStage, LoaderTiming
+from planner.specs.loader import LoaderFile, LoaderPool, LoaderShares, LoaderStage, LoaderTiming
 from planner.workflows.toy_samples import toy_samples, write_samples
 
 QUICK = 0.01  # of the usual seconds
@@ -128,6 +129,15 @@ def test_a_fit_goes_through_its_points_where_there_are_two():
         format=LoaderFile.FORMAT, name="a", source="measured", pools={"cores": LoaderPool(units=8)}, stages=stages
     )
     assert item_seconds(loader, 4) == 1.0 and item_seconds(loader, 99) == 0.5
+    link = LoaderStage(name="copy", pool="link", seconds=6.0)
+    linked = with_fields(
+        loader,
+        pools={"cores": LoaderPool(units=8), "link": LoaderPool(units=4)},
+        stages=(*stages, LoaderStage(name="pack", pool="cores", seconds=4.0), link),
+    )
+    assert item_seconds(linked, 2) == 6.0  # nothing says how much of the link it has
+    shared = with_fields(linked, shares=LoaderShares(units={"copy": 4}, seconds=1.0, slowest="a", equal_seconds=1.0))
+    assert [item_seconds(shared, count) for count in (1, 2, 8)] == [8.0, 4.0, 1.5]
     timed = LoaderFile(
         format=LoaderFile.FORMAT,
         name="a",
