@@ -1,23 +1,27 @@
 """Families of decoders by their `model_type`: each a row of blocks, read one after the other."""
 
+from functools import partial
 from typing import Any
 
 from planner.hf.decoders import (
+    EARLY_EVEN,
+    EVEN,
+    EVERY,
+    LATER,
     SHAPE_4096,
     Family,
     activated_mlp,
     bias_by,
+    counts,
     each_layer,
-    early_even_layers,
-    even_layers,
-    every_layer,
     family,
     fixed,
+    flags,
     gated_mlp,
     gpt2,
     grouped_attention,
-    later_layers,
     llama_bias,
+    numbers,
     plain_window,
     qk_norm_by,
     rotary,
@@ -30,11 +34,12 @@ from planner.hf.hybrid_decoders import (
     BAMBA_DEFAULTS,
     BAMBA_ROTARY_SHARE,
     NEMOTRON_DEFAULTS,
+    NEMOTRON_ONLY,
     UNUSED_KEYS,
     bamba_layers,
     delta_layers,
     mllama_layers,
-    nemotron_h,
+    nemotron_layers,
 )
 from planner.hf.moe_decoders import (
     ExpertKeys,
@@ -89,20 +94,20 @@ DECODERS: dict[str, Family] = {  # by `model_type`
     "mistral": family(
         *LLAMA, plain_window, within=SHAPE_4096 | {"vocab_size": 32000, "intermediate_size": 14336},
         num_key_value_heads=8, sliding_window=4096),
-    "ministral": family(*LLAMA, windows(even_layers, ""), num_key_value_heads=8, sliding_window=4096),
+    "ministral": family(*LLAMA, windows(EVEN, ""), num_key_value_heads=8, sliding_window=4096),
     "qwen2": family(
-        *LLAMA, fixed(bias="qkv"), windows(later_layers),
+        *LLAMA, fixed(bias="qkv"), windows(LATER),
         within=SHAPE_4096 | {"vocab_size": 151936, "intermediate_size": 22016},
         num_key_value_heads=32, sliding_window=4096),
     "qwen3": family(
-        *QWEN3, windows(later_layers), within=SHAPE_4096 | {"vocab_size": 151936, "intermediate_size": 22016},
+        *QWEN3, windows(LATER), within=SHAPE_4096 | {"vocab_size": 151936, "intermediate_size": 22016},
         num_key_value_heads=32, head_dim=128, sliding_window=4096),
-    "mimo": family(*LLAMA, QKV_BIAS, windows(later_layers), only={"use_mrope": (False,)}, sliding_window=4096),
+    "mimo": family(*LLAMA, QKV_BIAS, windows(LATER), only={"use_mrope": (False,)}, sliding_window=4096),
     "phi3": family(
         *PARTIAL, plain_window, unused={"original_max_position_embeddings", "attention_bias"},
         num_key_value_heads=None, rms_norm_eps=1e-5),
     "smollm3": family(
-        *LLAMA, llama_bias, windows(later_layers), num_key_value_heads=4, rope_theta=2e6, sliding_window=None,
+        *LLAMA, llama_bias, windows(LATER), num_key_value_heads=4, rope_theta=2e6, sliding_window=None,
         tie_word_embeddings=True),
     "seed_oss": family(
         *LLAMA, bias_by("attention_bias", "qkv", True), only={"attention_out_bias": (False,), "mlp_bias": (False,)},
@@ -128,7 +133,7 @@ DECODERS: dict[str, Family] = {  # by `model_type`
         *GEMMA, activated_mlp("hidden_act", True), added=GEMMA_SCALE, unused={"hidden_activation"},
         head_dim=256, num_key_value_heads=16, hidden_act="gelu_pytorch_tanh"),
     "gemma2": family(
-        *GEMMA, GEMMA_MLP, fixed(norms="both"), windows(even_layers, ""), added=GEMMA_SCALE, unused={"hidden_act"},
+        *GEMMA, GEMMA_MLP, fixed(norms="both"), windows(EVEN, ""), added=GEMMA_SCALE, unused={"hidden_act"},
         head_dim=256, num_key_value_heads=4, hidden_activation="gelu_pytorch_tanh", sliding_window=4096),
     "gemma3_text": family(
         *GEMMA, GEMMA_MLP, fixed(norms="both", qk_norm=True), windows(each_layer("sliding_window_pattern", 6), ""),
@@ -153,21 +158,22 @@ DECODERS: dict[str, Family] = {  # by `model_type`
         experts(ExpertKeys(width="intermediate_size", normalised="norm_topk_prob")),
         num_key_value_heads=None, rms_norm_eps=1e-5, norm_topk_prob=False, num_experts=64, num_experts_per_tok=8),
     "qwen2_moe": family(
-        *LLAMA, bias_by("qkv_bias", "qkv", True), windows(early_even_layers),
+        *LLAMA, bias_by("qkv_bias", "qkv", True), windows(EARLY_EVEN),
         experts(QWEN_EXPERTS._replace(shared="shared_expert_intermediate_size", shared_gate=True)),
         num_key_value_heads=16, sliding_window=4096, norm_topk_prob=False),
     "qwen3_moe": family(
-        *QWEN3, windows(every_layer), experts(QWEN_EXPERTS),
+        *QWEN3, windows(EVERY), experts(QWEN_EXPERTS),
         num_key_value_heads=4, sliding_window=4096, norm_topk_prob=False),
     "gpt_oss": family(
-        *LLAMA, fixed(bias="all", sinks=True), windows(even_layers, ""),
+        *LLAMA, fixed(bias="all", sinks=True), windows(EVEN, ""),
         experts(ExpertKeys("num_local_experts", width="intermediate_size", bias=True)),
         only={"attention_bias": (True,)}, unused={"experts_per_token", "initial_context_length"},
         rope_theta=150000.0, rms_norm_eps=1e-5, sliding_window=128, num_key_value_heads=8),
     "glm4_moe": family(
         *PARTIAL, QKV_BIAS, qk_norm_by("use_qk_norm", False), experts(DEEPSEEK_EXPERTS),
         scoring_func="sigmoid", topk_method="noaux_tc", norm_topk_prob=True, first_k_dense_replace=1,
-        n_shared_experts=1, n_group=1, rms_norm_eps=1e-5, partial_rotary_factor=0.5, num_key_value_heads=8),
+        n_shared_experts=1, n_group=1, rms_norm_eps=1e-5, partial_rotary_factor=0.5, num_key_value_heads=8,
+        n_routed_experts=128, num_experts_per_tok=8, moe_intermediate_size=1408),
     "minimax_m2": family(
         *LLAMA, rotary_width, whole_qk_norm,
         experts(ExpertKeys("num_local_experts", width="intermediate_size", scores="scoring_func", bias=True)),
@@ -196,14 +202,18 @@ DECODERS: dict[str, Family] = {  # by `model_type`
         experts(NEXT_EXPERTS._replace(normalised="norm_topk_prob")),
         unused=NEXT_UNUSED, norm_topk_prob=True, num_experts=512, num_experts_per_tok=10, **NEXT),
     "qwen3_5_text": family(
-        stack(), *NEXT_ATTENTION, gated_mlp(), delta_layers, unused=NEXT_UNUSED, **NEXT | {"num_key_value_heads": 4}),
+        stack(), *NEXT_ATTENTION, gated_mlp(), partial(delta_layers, routes=False), unused=NEXT_UNUSED,
+        **NEXT | {"num_key_value_heads": 4}),
     "qwen3_5_moe_text": family(
         stack(), *NEXT_ATTENTION, delta_layers, gated_mlp("moe_intermediate_size"), experts(NEXT_EXPERTS),
         unused=NEXT_UNUSED, num_experts=256, num_experts_per_tok=8, moe_intermediate_size=512,
         shared_expert_intermediate_size=512, **NEXT),
     # State spaces: Bamba, Nemotron-H (2504.03624, 2512.20856).
     "bamba": family(*LLAMA[:3], rotary(share=BAMBA_ROTARY_SHARE), llama_bias, bamba_layers, **BAMBA_DEFAULTS),
-    "nemotron_h": family(nemotron_h, unused=UNUSED_KEYS | {"partial_rotary_factor", "rope_theta"}, **NEMOTRON_DEFAULTS),
+    "nemotron_h": family(
+        counts(hidden="hidden_size", ffn="intermediate_size", vocab="vocab_size"), grouped_attention,
+        flags(tied="tie_word_embeddings"), numbers(norm_eps="layer_norm_epsilon"), nemotron_layers,
+        only=NEMOTRON_ONLY, unused=UNUSED_KEYS, tie_word_embeddings=False, **NEMOTRON_DEFAULTS),
     # Decoders of multimodal models alone: Llama 3.2 Vision (2407.21783, section 7), Qwen3-VL (2511.21631).
     "mllama_text_model": family(
         *LLAMA, mllama_layers, num_key_value_heads=8, rms_norm_eps=1e-5, rope_theta=500000.0, vocab_size=128256,
