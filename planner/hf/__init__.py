@@ -11,7 +11,7 @@ from planner.hf.encoders import ENCODERS
 from planner.hf.families import DECODERS
 from planner.hf.hf_config import HfConfig, Note, read_config
 from planner.hf.same_function import function_differences, uncomputed_keys
-from planner.hf.weight_names import is_unread, layer_prefix, name_within, stored_block, stored_names, weight_family
+from planner.hf.weight_names import is_unread, layer_prefix, name_within, stored_less, stored_names, weight_family
 from planner.hf.write_config import to_config, to_config_like
 from planner.specs.layers import Module
 from planner.specs.model import Model, ModelEdge
@@ -114,7 +114,7 @@ __all__ = [
     "name_within",
     "read",
     "read_config",
-    "stored_block",
+    "stored_less",
     "stored_names",
     "to_config",
     "to_config_like",

@@ -83,9 +83,8 @@ def sectioned(config: HfConfig, family: str) -> Decoder:
     sections, pairs = part.numbers("mrope_section"), int(head_dim(text) * text.rotary_share) // 2
     if sections and (len(sections) != 3 or sum(sections) != pairs or not all(sections)):
         raise part.wrong_value("mrope_section", f"three numbers that add up to {pairs}")
-    if sections and part.flag("mrope_interleaved"):
-        part.assumption("pairs that rotate by time, row and column are neighbours, not interleaved")
-    return with_fields(text, rope_sections=tuple(sections))
+    interleaved = part.flag("mrope_interleaved") and bool(sections)
+    return with_fields(text, rope_sections=tuple(sections), rope_interleaved=interleaved)
 
 
 def read_text(config: HfConfig, family: str = "", read: Callable[[HfConfig, str], Decoder] | None = None) -> Decoder:

@@ -36,7 +36,7 @@ ARCHITECTURES = {  # those that are written, the plainest first
 }
 POSITIONS, MAX_POSITIONS = "max_position_embeddings", 2**20  # of a model without a limit
 UNWRITTEN = {  # what trains a module, or how its kernels work; sections of rotary pairs change nothing in text alone
-    "trained", "moe.counts", "rope_sections", "linear_attention.chunk",
+    "trained", "moe.counts", "rope_sections", "rope_interleaved", "linear_attention.chunk",
 }  # fmt: skip
 
 

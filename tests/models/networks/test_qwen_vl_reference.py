@@ -30,11 +30,20 @@ TOWERS = {
         "fullatt_block_indexes": [1, 3],
     },
     "Qwen2VL": {"embed_dim": 16, "hidden_size": 32, "mlp_ratio": 2},
+    "Qwen3VL": {
+        "hidden_size": 16, "out_hidden_size": 32, "intermediate_size": 20, "num_position_embeddings": 25,
+        "deepstack_visual_indexes": [2, 1],
+    },
 }  # fmt: skip
+SECTIONS = {  # of rotary pairs
+    "Qwen3VL": {"mrope_section": [4, 2, 2], "mrope_interleaved": True, "rope_type": "default"},
+}
 
 
 def model_of(transformers, kind):
-    text = {**TEXT, "num_key_value_heads": 2, "rope_parameters": {"mrope_section": [1, 1, 2], "rope_theta": 50.0}}
+    sections = SECTIONS.get(kind, {"mrope_section": [1, 1, 2]})
+    text = {**TEXT, "num_key_value_heads": 2, "rope_parameters": {**sections, "rope_theta": 50.0}}
+    text |= {"num_hidden_layers": 3, "head_dim": 16} if kind == "Qwen3VL" else {}
     config = getattr(transformers, f"{kind}Config")(
         vision_config={**TOWER, **TOWERS[kind]}, text_config=text, image_token_id=MARK,
     )  # fmt: skip
@@ -70,11 +79,16 @@ def sample(outputs, between, seed=0):
 def logits(llm, ids, features, rows, grids):
     documents = packed_documents((0,), ((len(ids),),))
     batch = placed(llm.spec, packed(ids, [len(ids)]), documents, {0: grids})
-    x = EncoderFeatures(rows, features).merge_into(llm.embed(batch))
-    encoding = llm.position_encoding(x, batch)
-    for layer in llm.layers.values():
-        x = layer(x, encoding, batch)
-    return llm.logits(llm.norm(x))
+    return logits_of(llm, replace(batch, features=EncoderFeatures(rows, features)))
+
+
+def logits_of(llm, batch):
+    """The logits of a forward."""
+    found = []
+    handle = llm.norm.register_forward_hook(lambda module, args, out: found.append(out))
+    llm(batch)
+    handle.remove()
+    return llm.logits(found[0])
 
 
 @torch.no_grad()
@@ -85,8 +99,10 @@ def test_images_of_different_sizes(transformers, tmp_path, kind):
     images = [torch.randn(3, 4 * rows, 4 * columns) for rows, columns in GRIDS]
     patches, features = seen(ours.vision, images, size)
     grid_thw = torch.tensor([(1, *grid) for grid in GRIDS])
-    want = theirs.model.get_image_features(pixel_values=patches, image_grid_thw=grid_thw).pooler_output
-    torch.testing.assert_close(features, torch.cat([*want]), rtol=0, atol=1e-5)
+    got = theirs.model.get_image_features(pixel_values=patches, image_grid_thw=grid_thw)
+    depths = [got.pooler_output, *(getattr(got, "deepstack_features", None) or ())]
+    want = torch.cat([torch.cat([*each]) for each in depths], 1)
+    torch.testing.assert_close(features, want, rtol=0, atol=1e-5)
     merged = output_grids(ours.vision.spec, size)
     ids, starts = sample([rows * columns for _, rows, columns in merged], BETWEEN)
     grids = [grid._replace(first=first) for grid, first in zip(merged, starts, strict=True)]
