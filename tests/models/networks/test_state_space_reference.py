@@ -66,8 +66,15 @@ def separate(gradients):
 @pytest.mark.parametrize(
     "name",
     [
-        "nemotron_h", "nemotron_h with experts", "nemotron_h with latent experts", "bamba", "bamba with limits",
-        "olmo2", "glm4_moe", "qwen3_next", "qwen3_next with equal heads",
+        "nemotron_h",
+        "nemotron_h with experts",
+        "nemotron_h with latent experts",
+        "bamba",
+        "bamba with limits",
+        "olmo2",
+        "glm4_moe",
+        "qwen3_next",
+        "qwen3_next with equal heads",
     ],
 )
 @pytest.mark.filterwarnings("ignore")
