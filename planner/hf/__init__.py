@@ -12,7 +12,7 @@ from planner.hf.families import DECODERS
 from planner.hf.hf_config import HfConfig, Note, read_config
 from planner.hf.same_function import function_differences, uncomputed_keys
 from planner.hf.weight_names import is_unread, layer_prefix, name_within, stored_less, stored_names, weight_family
-from planner.hf.write_config import to_config, to_config_like
+from planner.hf.write_config import FUSED_KINDS, to_config, to_config_like
 from planner.specs.layers import Module
 from planner.specs.model import Model, ModelEdge
 from planner.specs.parameters import model_parameters
@@ -104,6 +104,7 @@ def model_identity(config: HfConfig, path: Path) -> str:
 
 __all__ = [
     "FAMILIES",
+    "FUSED_KINDS",
     "HfConfig",
     "ImportedModel",
     "Note",

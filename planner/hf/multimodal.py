@@ -19,6 +19,10 @@ IMAGE_KEYS = {
     "media_placeholder_token_id", "use_unified_vision_chunk", "video_placeholder", "video_token_id",
     "vision_end_token_id", "vision_start_token_id", "vision_token_id",
 }  # fmt: skip
+USUAL_SECTIONS = {  # of rotary pairs, in families in which they are interleaved
+    "qwen3_vl_text": [24, 20, 20], "qwen3_vl_moe_text": [24, 20, 20],
+    "qwen3_5_text": [11, 11, 10], "qwen3_5_moe_text": [11, 11, 10],
+}  # fmt: skip
 LLAVA_TOWERS = ("clip_vision_model", "siglip_vision_model")
 
 
@@ -73,18 +77,20 @@ def with_tower(name: str, tower: str, family: str, usual: dict[str, Any] | None 
 
 
 def sectioned(config: HfConfig, family: str) -> Decoder:
-    """A decoder whose rotary pairs rotate by time, row and column, in the sections that the file gives."""
+    """A decoder whose rotary pairs rotate by time, row and column, in the sections that the file gives, or as usual."""
     text: Decoder = read_module(config, DECODERS[family])
     key = next((key for key in ("rope_parameters", "rope_scaling") if config.values.get(key)), None)
-    if key is None:
+    usual, pairs = USUAL_SECTIONS.get(family, []), int(head_dim(text) * text.rotary_share) // 2
+    if key is None and sum(usual) != pairs:
         return text
-    part = config.section(key).assume(mrope_section=[], mrope_interleaved=False)
-    part.read_keys |= {*part.values}  # the others are read with those of the decoder
-    sections, pairs = part.numbers("mrope_section"), int(head_dim(text) * text.rotary_share) // 2
+    part = config.section(key) if key else HfConfig({}, config.name)
+    part.assume(mrope_section=usual if sum(usual) == pairs else []).read_keys |= {
+        *part.values
+    }  # the others are read with those of the decoder
+    sections = part.numbers("mrope_section")
     if sections and (len(sections) != 3 or sum(sections) != pairs or not all(sections)):
         raise part.wrong_value("mrope_section", f"three numbers that add up to {pairs}")
-    interleaved = part.flag("mrope_interleaved") and bool(sections)
-    return with_fields(text, rope_sections=tuple(sections), rope_interleaved=interleaved)
+    return with_fields(text, rope_sections=tuple(sections), rope_interleaved=bool(usual and sections))
 
 
 def read_text(config: HfConfig, family: str = "", read: Callable[[HfConfig, str], Decoder] | None = None) -> Decoder:

@@ -192,7 +192,7 @@ FAMILY_NAMES = {
     "llama": LLAMA, "mistral": LLAMA, "qwen2": LLAMA, "qwen3": LLAMA, "mixtral": MIXTRAL, "qwen3_moe": QWEN3_MOE,
     "bamba": BAMBA, "glm4_moe": GLM4_MOE, "olmo2": OLMO2, "nemotron_h": NEMOTRON_H, "bert": BERT,
     "clip": CLIP, "whisper": WHISPER, "qwen2_vision": QWEN2_VISION, "qwen2_5_vision": QWEN2_5_VISION,
-    "qwen3_vision": QWEN3_VISION, "qwen3_next": QWEN3_NEXT,
+    "qwen3_vision": QWEN3_VISION, "qwen3_next": QWEN3_NEXT, "phi3": LLAMA,
 }  # fmt: skip
 FAMILY_OF_MODULE: dict[type, Callable[[Any], str | None]] = {
     Decoder: decoder_family,

@@ -20,7 +20,7 @@ from planner.specs.layers import Decoder, Module
 from planner.specs.layers.components import Experts
 from planner.specs.layers.head_widths import head_dim, kv_heads
 
-ARCHITECTURES = {  # those that are written, the plainest first
+ARCHITECTURES = {  # the plainest first
     "llama": "LlamaForCausalLM",
     "mistral": "MistralForCausalLM",
     "qwen2": "Qwen2ForCausalLM",
@@ -33,7 +33,9 @@ ARCHITECTURES = {  # those that are written, the plainest first
     "bamba": "BambaForCausalLM",
     "nemotron_h": "NemotronHForCausalLM",
     "gpt2": "GPT2LMHeadModel",
+    "phi3": "Phi3ForCausalLM",
 }
+FUSED_KINDS = {"phi3"}  # which are read alone: their files have several matrices in one tensor
 POSITIONS, MAX_POSITIONS = "max_position_embeddings", 2**20  # of a model without a limit
 UNWRITTEN = {  # what trains a module, or how its kernels work; sections of rotary pairs change nothing in text alone
     "trained", "moe.counts", "rope_sections", "rope_interleaved", "linear_attention.chunk",
@@ -43,8 +45,8 @@ UNWRITTEN = {  # what trains a module, or how its kernels work; sections of rota
 def to_config(module: Module) -> dict[str, Any]:
     """A module as a config.json that transformers reads. Raises InputError where no family here has such layers."""
     kind = decoder_family(module) if isinstance(module, Decoder) else None
-    if kind is None or not isinstance(module, Decoder):
-        fix = f"a decoder as one of {', '.join(ARCHITECTURES)}"
+    if kind is None or kind in FUSED_KINDS or not isinstance(module, Decoder):
+        fix = f"a decoder as one of {', '.join(kind for kind in ARCHITECTURES if kind not in FUSED_KINDS)}"
         raise InputError("no config.json is written of such a module", where=type(module).__name__.lower(), fix=fix)
     config = HfConfig(stated_keys(module, kind), "config.json")
     read_module(config, DECODERS[kind])

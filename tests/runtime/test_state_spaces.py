@@ -1,5 +1,5 @@
-"""Layers of state spaces, linear attention, attention, MLPs and experts, one block or several each, sharded over ranks: the loss and the
-gradients of one process.
+"""Layers of state spaces, linear and other attention, MLPs and experts, one block or several each, sharded over ranks:
+the loss and the gradients of one process.
 """
 
 import pytest

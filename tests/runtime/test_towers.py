@@ -1,5 +1,5 @@
-"""Towers with class tokens, tables of positions, features of several depths and other projectors have the loss and gradients of one process,
-however their images are cut.
+"""Towers with class tokens, tables of positions, deep features and other projectors have the loss and gradients of one
+process, however their images are cut.
 """
 
 from dataclasses import replace

@@ -192,7 +192,7 @@ def config_of(spec: Module, source: Path | None) -> Mapping[str, Any]:
     imported = hf.read(source)
     modules = [*imported.model.modules.values()]
     same = len(modules) == 1 and type(modules[0]) is type(spec) and not any(hf.function_differences(spec, modules[0]))
-    same = same and imported.config["model_type"] != "phi3"  # whose matrices are fused: these are written apart
+    same = same and imported.config["model_type"] not in hf.FUSED_KINDS
     return imported.config if same else hf.to_config_like(spec, imported.config)
 
 

@@ -1,4 +1,6 @@
-"""Hybrids, OLMo 2, GLM-4.5 and Qwen3-Next have the loss and gradients of transformers' own, computed in float64 throughout."""
+"""Hybrids, OLMo 2, GLM-4.5 and Qwen3-Next have the losses and gradients of transformers' own over three steps, computed
+in float64 throughout.
+"""
 
 import importlib
 import re
