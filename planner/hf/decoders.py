@@ -108,10 +108,8 @@ def stack(
 def grouped_attention(config: HfConfig) -> Fields:
     """Heads, those of keys and values, and their width."""
     hidden, heads = config.count("hidden_size"), config.count("num_attention_heads")
-    kv_heads, head_dim = (
-        config.count_or_none("num_key_value_heads"),
-        config.count_or_none("head_dim|attention_head_dim"),
-    )
+    kv_heads = config.count_or_none("num_key_value_heads")
+    head_dim = config.positive_or_none("head_dim|attention_head_dim")
     return {
         "heads": heads,
         "kv_heads": None if kv_heads == heads else kv_heads,

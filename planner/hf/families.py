@@ -68,9 +68,10 @@ DEEPSEEK_EXPERTS = ExpertKeys(
 DEEPSEEK = (stack(), gated_mlp(), rotary(), latent_attention, ATTENTION_BIAS, experts(DEEPSEEK_EXPERTS))
 V3_ROUTER: dict[str, Any] = {
     "scoring_func": "sigmoid", "topk_method": "noaux_tc", "norm_topk_prob": True, "routed_scaling_factor": 2.5,
-    "n_group": 8, "topk_group": 4, "first_k_dense_replace": 0, "n_shared_experts": None,
+    "n_group": 8, "topk_group": 4, "first_k_dense_replace": 3, "n_shared_experts": 1, "n_routed_experts": 256,
+    "num_experts_per_tok": 8, "moe_intermediate_size": 2048, "q_lora_rank": 1536,
 }  # fmt: skip
-DSA_ROUTER: dict[str, Any] = V3_ROUTER | {"first_k_dense_replace": 3, "n_shared_experts": 1}
+GLM_DSA = {"rms_norm_eps": 1e-5, "index_n_heads": 32, "n_group": 1, "topk_group": 1, "q_lora_rank": 2048}
 NEXT: dict[str, Any] = {
     "linear_conv_kernel_dim": 4, "linear_key_head_dim": 128, "linear_value_head_dim": 128, "linear_num_key_heads": 16,
     "linear_num_value_heads": 32, "full_attention_interval": 4, "layer_types": None, "head_dim": 256,
@@ -160,15 +161,17 @@ DECODERS: dict[str, Family] = {  # by `model_type`
     "qwen2_moe": family(
         *LLAMA, bias_by("qkv_bias", "qkv", True), windows(EARLY_EVEN),
         experts(QWEN_EXPERTS._replace(shared="shared_expert_intermediate_size", shared_gate=True)),
-        num_key_value_heads=16, sliding_window=4096, norm_topk_prob=False),
+        num_key_value_heads=16, sliding_window=4096, norm_topk_prob=False, num_experts=60, num_experts_per_tok=4,
+        moe_intermediate_size=1408, shared_expert_intermediate_size=5632),
     "qwen3_moe": family(
-        *QWEN3, windows(EVERY), experts(QWEN_EXPERTS),
-        num_key_value_heads=4, sliding_window=4096, norm_topk_prob=False),
+        *QWEN3, windows(EVERY), experts(QWEN_EXPERTS), num_key_value_heads=4, sliding_window=4096,
+        norm_topk_prob=False, num_experts=128, num_experts_per_tok=8, moe_intermediate_size=768),
     "gpt_oss": family(
         *LLAMA, fixed(bias="all", sinks=True), windows(EVEN, ""),
         experts(ExpertKeys("num_local_experts", width="intermediate_size", bias=True)),
         only={"attention_bias": (True,)}, unused={"experts_per_token", "initial_context_length"},
-        rope_theta=150000.0, rms_norm_eps=1e-5, sliding_window=128, num_key_value_heads=8),
+        rope_theta=150000.0, rms_norm_eps=1e-5, sliding_window=128, num_key_value_heads=8, head_dim=64,
+        num_local_experts=128, num_experts_per_tok=4),
     "glm4_moe": family(
         *PARTIAL, QKV_BIAS, qk_norm_by("use_qk_norm", False), experts(DEEPSEEK_EXPERTS),
         scoring_func="sigmoid", topk_method="noaux_tc", norm_topk_prob=True, first_k_dense_replace=1,
@@ -185,22 +188,23 @@ DECODERS: dict[str, Family] = {  # by `model_type`
         added=("a division of each head's query and key by its root mean square", "layers without positions"),
         unused={"no_rope_layers", "use_qk_norm", "for_llm_compressor", "attn_temperature_tuning"},
         rms_norm_eps=1e-5, attention_chunk_size=8192, num_key_value_heads=8, head_dim=128,
-        intermediate_size_mlp=16384),
+        intermediate_size_mlp=16384, num_local_experts=16, num_experts_per_tok=1),
     # Latent attention: DeepSeek-V2 (2405.04434), V3 (2412.19437), Kimi-K2 (2507.20534); and with an indexer V3.2
     # (2512.02556), GLM-5.
     "deepseek_v2": family(
-        *DEEPSEEK, scoring_func="softmax", topk_method="greedy", norm_topk_prob=False, n_group=None,
-        n_shared_experts=None, first_k_dense_replace=0),
+        *DEEPSEEK, only={"mlp_bias": (False,)},
+        scoring_func="softmax", topk_method="greedy", norm_topk_prob=False, n_group=None,
+        n_shared_experts=2, first_k_dense_replace=0, n_routed_experts=64, moe_intermediate_size=1407, q_lora_rank=1536),
     "deepseek_v3": family(*DEEPSEEK, **V3_ROUTER),
     "kimi_k2": family(*DEEPSEEK, **V3_ROUTER),
-    "deepseek_v32": family(*DEEPSEEK, indexer, **DSA_ROUTER),
-    "glm_moe_dsa": family(
-        *DEEPSEEK, indexer, **DSA_ROUTER | {"rms_norm_eps": 1e-5, "index_n_heads": 32, "n_group": 1, "topk_group": 1}),
+    "deepseek_v32": family(*DEEPSEEK, indexer, **V3_ROUTER),
+    "glm_moe_dsa": family(*DEEPSEEK, indexer, **V3_ROUTER | GLM_DSA),
     # Linear attention: Qwen3-Next, Qwen3.5 (2412.06464).
     "qwen3_next": family(
         stack(), *NEXT_ATTENTION, gated_mlp(), delta_layers,
         experts(NEXT_EXPERTS._replace(normalised="norm_topk_prob")),
-        unused=NEXT_UNUSED, norm_topk_prob=True, num_experts=512, num_experts_per_tok=10, **NEXT),
+        unused=NEXT_UNUSED, norm_topk_prob=True, num_experts=512, num_experts_per_tok=10,
+        moe_intermediate_size=512, shared_expert_intermediate_size=512, **NEXT),
     "qwen3_5_text": family(
         stack(), *NEXT_ATTENTION, gated_mlp(), partial(delta_layers, routes=False), unused=NEXT_UNUSED,
         **NEXT | {"num_key_value_heads": 4}),
@@ -221,5 +225,6 @@ DECODERS: dict[str, Family] = {  # by `model_type`
         cross_attention_layers=[3, 8, 13, 18, 23, 28, 33, 38]),
     "qwen3_vl_text": family(*QWEN3, num_key_value_heads=32, head_dim=128, rope_theta=500000.0),
     "qwen3_vl_moe_text": family(
-        *QWEN3, experts(QWEN_EXPERTS), num_key_value_heads=16, rope_theta=500000.0, norm_topk_prob=True),
+        *QWEN3, experts(QWEN_EXPERTS), num_key_value_heads=16, head_dim=128, rope_theta=500000.0, norm_topk_prob=True,
+        num_experts=60, num_experts_per_tok=4, moe_intermediate_size=1408),
 }  # fmt: skip

@@ -101,6 +101,10 @@ class HfConfig:
         """A whole number from 1 on; None for null, 0, or an absent key."""
         return self.count(key) if self.assume(**{self.named(key): None}).value(key) not in (None, 0) else None
 
+    def positive_or_none(self, key: str) -> int | None:
+        """A whole number from 1 on; None for null, or an absent key."""
+        return self.count_or_none(key) if self.assume(**{self.named(key): None}).value(key) != 0 else self.count(key)
+
     def number(self, key: str) -> float:
         """A number from 0 to 1e15."""
         value = self.value(key)

@@ -32,7 +32,7 @@ def experts(keys: ExpertKeys) -> Block:
     """The spec's `moe`; none where the file has none."""
 
     def read(config: HfConfig) -> Fields:
-        if config.count_or_none(keys.number) is None and keys.number != "num_local_experts":  # such have some always
+        if config.positive_or_none(keys.number) is None and keys.number != "num_local_experts":  # such have some always
             return {}
         placed: dict[str, int] = {}
         if keys.sparse:
@@ -50,7 +50,8 @@ def experts(keys: ExpertKeys) -> Block:
 
 def shared_fields(config: HfConfig, keys: ExpertKeys, width: int) -> Fields:
     """Fields of the shared experts."""
-    stated = config.count_or_none(keys.shared) or 0 if keys.shared else 0
+    read = config.positive_or_none if keys.shared_gate else config.count_or_none
+    stated = read(keys.shared) or 0 if keys.shared else 0
     shared = stated * width if keys.shared.startswith("n_") else stated
     return {"shared_ffn": shared, "shared_gate": keys.shared_gate and shared > 0}
 
@@ -107,7 +108,7 @@ def llama4_layers(config: HfConfig, layers: int) -> tuple[list[bool], str]:
 def latent_attention(config: HfConfig) -> Fields:
     """Latent attention (DeepSeek-V2, arXiv 2405.04434), whose heads have widths of their own."""
     config.read_keys |= {"num_key_value_heads", "head_dim", "qk_head_dim"}  # which follow from the others
-    config.assume(num_key_value_heads=None, q_lora_rank=None)
+    config.assume(num_key_value_heads=None)
     scaling = config.values.get("rope_scaling") or config.values.get("rope_parameters")
     if isinstance(scaling, dict) and scaling.get("mscale_all_dim"):  # beside the rotated part, all scores are scaled
         config.leave_out(f"the scale of attention scores by mscale_all_dim {scaling['mscale_all_dim']}")
