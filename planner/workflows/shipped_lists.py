@@ -28,6 +28,7 @@ class ShippedEntry:
     what: str
     source: str
     more: dict[str, int] = field(default_factory=dict)
+    origin: str = ""  # of a model: whether it is shipped, or of a kind that is read, or described
 
 
 def shipped_jobs() -> Iterator[ShippedEntry]:
@@ -73,7 +74,9 @@ def shipped_devices() -> Iterator[ShippedEntry]:
 
 
 def shipped_models() -> Iterator[ShippedEntry]:
-    """Yield every shipped model, with its exact numbers of parameters."""
+    """Yield every shipped model, with its exact numbers of parameters; then kinds of config.json that are read, and
+    what is done with others.
+    """
     for name in library.shipped_names(Model):
         model, _ = library.read_named(name, Model)
         counts = {module: parameter_counts(spec).total for module, spec in model.modules.items()}
@@ -82,13 +85,18 @@ def shipped_models() -> Iterator[ShippedEntry]:
         kinds = "" if len(counts) > 1 else f"{next(iter(model.modules.values())).__struct_config__.tag}, "
         what = f"{kinds}{total:,} parameters" + (f" ({parts})" if len(counts) > 1 else "")
         used = f", {active:,} for a token" if active != total else ""
-        yield ShippedEntry(name, what + used, model.source, {"parameters": total, "active": active, **counts})
+        more = {"parameters": total, "active": active, **counts}
+        yield ShippedEntry(name, what + used, model.source, more, "shipped")
+    yield from read_families()
+    others = "config.json of any other model_type that transformers builds: planner import hf --build, ask --hf --build"
+    yield ShippedEntry("other kinds", others, "transformers", origin="described")
 
 
 def read_families() -> Iterator[ShippedEntry]:
     """Yield every kind of config.json that is read; any other that transformers builds is described (--build)."""
     for name in sorted(FAMILIES):
-        yield ShippedEntry(name, "a config.json of this model_type is read: planner import hf, ask --hf", "planner/hf")
+        what = "config.json of this model_type: planner import hf, ask --hf"
+        yield ShippedEntry(name, what, "planner/hf", origin="read")
 
 
 def shipped_lengths() -> Iterator[ShippedEntry]:

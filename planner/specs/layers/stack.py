@@ -336,6 +336,11 @@ class ModuleStack(Spec):
         return "relative positions are of tokens on one rank" if self.relative_buckets else ""
 
     @property
+    def unseen_spread(self) -> float:
+        """The spread of a step's seconds that what the module does not say leaves."""
+        return 0.0
+
+    @property
     def unpipelined_reason(self) -> str:
         """Why its layers cannot be on several pipeline stages; empty: they can."""
         if self.feature_depths:
