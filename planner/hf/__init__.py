@@ -18,18 +18,18 @@ from planner.specs.model import Model, ModelEdge
 from planner.specs.parameters import model_parameters
 
 
-def decoder(row: Family) -> multimodal.Whole:
+def decoder(family: Family) -> multimodal.Whole:
     """A family of decoders alone."""
-    return lambda config: {"llm": read_module(config, row)}
+    return lambda config: {"llm": read_module(config, family)}
 
 
-def encoder(name: str, row: Family) -> multimodal.Whole:
+def encoder(name: str, family: Family) -> multimodal.Whole:
     """A family of encoders alone."""
-    return lambda config: {name: encoders.alone(config, row)}
+    return lambda config: {name: encoders.alone(config, family)}
 
 
 FAMILIES: dict[str, multimodal.Whole] = {  # by `model_type`
-    **{name: decoder(row) for name, row in DECODERS.items()},
+    **{name: decoder(family) for name, family in DECODERS.items()},
     **multimodal.MULTIMODAL,
     "clip_vision_model": encoder("vision", ENCODERS["clip_vision_model"]),
     "siglip_vision_model": encoder("vision", ENCODERS["siglip_vision_model"]),

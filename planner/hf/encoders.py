@@ -2,6 +2,7 @@
 theirs that a spec does not have are counted in notes.
 """
 
+from math import prod
 from typing import Any
 
 from planner.hf.decoders import (
@@ -66,9 +67,9 @@ def alone(config: HfConfig, tower: Family) -> Module:
     """A tower without a decoder, whose projector's output is as wide as its layers."""
     width = "d_model" if tower.kind is Audio else "hidden_size"
     module = read_module(config, tower, out=config.count(width))
-    if isinstance(module, Vit):
+    if module.input_unit == "patches":
         config.add("the projector that each vit has", projector_parameters(module))
-        return module
+        return module  # type: ignore[no-any-return]
     ffn, layers, width = config.count("decoder_ffn_dim"), config.count("decoder_layers"), module.hidden
     attention, mlp = 4 * width**2 + 3 * width, 2 * width * ffn + ffn + width
     tables = config.count("vocab_size") + config.assume(max_target_positions=448).count("max_target_positions")
@@ -148,10 +149,7 @@ def place_table(*sides: str) -> Block:
     """A table of positions beside rotary ones: of as many rows as these keys say, multiplied."""
 
     def read(config: HfConfig) -> Fields:
-        rows = 1
-        for key in sides:
-            rows *= config.count(key)
-        return {"place_table": rows}
+        return {"place_table": prod(config.count(key) for key in sides)}
 
     return read
 

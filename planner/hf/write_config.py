@@ -44,11 +44,12 @@ UNWRITTEN = {  # what trains a module, or how its kernels work; sections of rota
 
 def to_config(module: Module) -> dict[str, Any]:
     """A module as a config.json that transformers reads. Raises InputError where no family here has such layers."""
-    kind = decoder_family(module) if isinstance(module, Decoder) else None
-    if kind is None or kind in FUSED_KINDS or not isinstance(module, Decoder):
+    written: Any = module
+    kind = FAMILY_OF_MODULE.get(type(module), lambda module: None)(written)
+    if kind is None or kind in FUSED_KINDS:
         fix = f"a decoder as one of {', '.join(kind for kind in ARCHITECTURES if kind not in FUSED_KINDS)}"
         raise InputError("no config.json is written of such a module", where=type(module).__name__.lower(), fix=fix)
-    config = HfConfig(stated_keys(module, kind), "config.json")
+    config = HfConfig(stated_keys(written, kind), "config.json")
     read_module(config, DECODERS[kind])
     return {key: value for key, value in config.values.items() if key in config.read_keys | IGNORED_KEYS}
 
@@ -239,3 +240,4 @@ OWN_KEYS: dict[str, Callable[[Decoder], dict[str, Any]]] = {
     "bamba": bamba_keys,
     "nemotron_h": nemotron_keys,
 }
+FAMILY_OF_MODULE: dict[type, Callable[[Any], str | None]] = {Decoder: decoder_family}

@@ -28,7 +28,7 @@ class ShippedEntry:
     what: str
     source: str
     more: dict[str, int] = field(default_factory=dict)
-    origin: str = ""  # of a model: whether it is shipped, or of a kind that is read, or described
+    origin: str = ""  # of a model: read from a config.json, described by its matrices, or shipped as it is
 
 
 def shipped_jobs() -> Iterator[ShippedEntry]:
@@ -74,9 +74,7 @@ def shipped_devices() -> Iterator[ShippedEntry]:
 
 
 def shipped_models() -> Iterator[ShippedEntry]:
-    """Yield every shipped model, with its exact numbers of parameters; then kinds of config.json that are read, and
-    what is done with others.
-    """
+    """Yield every shipped model, with its exact numbers of parameters."""
     for name in library.shipped_names(Model):
         model, _ = library.read_named(name, Model)
         counts = {module: parameter_counts(spec).total for module, spec in model.modules.items()}
@@ -86,17 +84,20 @@ def shipped_models() -> Iterator[ShippedEntry]:
         what = f"{kinds}{total:,} parameters" + (f" ({parts})" if len(counts) > 1 else "")
         used = f", {active:,} for a token" if active != total else ""
         more = {"parameters": total, "active": active, **counts}
-        yield ShippedEntry(name, what + used, model.source, more, "shipped")
-    yield from read_families()
-    others = "config.json of any other model_type that transformers builds: planner import hf --build, ask --hf --build"
-    yield ShippedEntry("other kinds", others, "transformers", origin="described")
+        yield ShippedEntry(name, what + used, model.source, more, model_origin(model))
+
+
+def model_origin(model: Model) -> str:
+    """Whether a model was read from a config.json, or is described by its matrices; or else is shipped as it is."""
+    if any(module.__struct_config__.tag == "described" for module in model.modules.values()):
+        return "described"
+    return "read" if model.source.startswith("config.json of") else "shipped"
 
 
 def read_families() -> Iterator[ShippedEntry]:
     """Yield every kind of config.json that is read; any other that transformers builds is described (--build)."""
     for name in sorted(FAMILIES):
-        what = "config.json of this model_type: planner import hf, ask --hf"
-        yield ShippedEntry(name, what, "planner/hf", origin="read")
+        yield ShippedEntry(name, "a config.json of this model_type is read: planner import hf, ask --hf", "planner/hf")
 
 
 def shipped_lengths() -> Iterator[ShippedEntry]:

@@ -82,9 +82,9 @@ def unfused(name: str, entries: Mapping[str, TensorEntry]) -> dict[str, TensorEn
         return {name: entry}
     prefix, fused, leaf = found.groups()
     parts, output = FUSED[fused]
-    rows, outer = entry.shape[0], entries.get(f"{prefix}{output}.weight")
-    first = outer.shape[1] if outer is not None and len(outer.shape) == 2 else rows // len(parts)
-    rest, width = (rows - first) // (len(parts) - 1), (entry.end - entry.begin) // max(1, rows)
+    height, outer = entry.shape[0], entries.get(f"{prefix}{output}.weight")
+    first = outer.shape[1] if outer is not None and len(outer.shape) == 2 else height // len(parts)
+    rest, width = (height - first) // (len(parts) - 1), (entry.end - entry.begin) // max(1, height)
     begin, split = entry.begin, {}
     for part, count in zip(parts, (first, *[rest] * (len(parts) - 1)), strict=True):
         shape, end = (count, *entry.shape[1:]), begin + count * width
