@@ -84,7 +84,7 @@ def table_corners(places: Tensor, extents: Tensor, rows: int) -> tuple[Tensor, T
     """
     side = isqrt(rows)
     at = places.double() * (side - 1) / (extents - 1).clamp(min=1)
-    low = at.floor().long()
+    low = at.long()
     high, share = (low + 1).clamp(max=side - 1), at - low
     corners = [low[:, :1] * side, high[:, :1] * side]
     index = torch.cat([row + column[:, 1:] for row in corners for column in (low, high)], 1)
