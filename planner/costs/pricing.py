@@ -401,7 +401,8 @@ class Pricing:
             message, fix = f"the plan has no prices for `{module}`{several}", "add them, or solve its job again"
             raise InputError(message, where="uses.prices.modules", fix=fix)
         spec, layout, reads = self.models[module], self.layouts[module], self.mean_reads.get(module, NO_READS)
-        spread = hypot(step_spread(self.prices.spread, self.prices.rates[kind]), expert_spread(spec, layout, machine))
+        own = step_spread(self.prices.spread, self.prices.rates[kind])
+        spread = hypot(own, expert_spread(spec, layout, machine), spec.unseen_spread)
         return RatePricing(spec, layout, self.cluster, machine, spread, reads)
 
     def machine(self, kind: str) -> MachineModel:

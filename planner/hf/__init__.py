@@ -1,41 +1,41 @@
 """Hugging Face config.json files as models of planner, and back; nothing is downloaded."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from planner.hf import decoders, encoders, multimodal, text_encoders
+from planner.hf import encoders, multimodal
+from planner.hf.decoders import Family, read_module
+from planner.hf.encoders import ENCODERS
 from planner.hf.families import DECODERS
 from planner.hf.hf_config import HfConfig, Note, read_config
 from planner.hf.same_function import function_differences, uncomputed_keys
-from planner.hf.weight_names import is_unread, layer_prefix, name_within, stored_block, stored_names, weight_family
-from planner.hf.write_config import to_config, to_config_like
+from planner.hf.weight_names import is_unread, layer_prefix, name_within, stored_less, stored_names, weight_family
+from planner.hf.write_config import FUSED_KINDS, to_config, to_config_like
 from planner.specs.layers import Module
 from planner.specs.model import Model, ModelEdge
 from planner.specs.parameters import model_parameters
 
-Family = Callable[[HfConfig], multimodal.Modules]
 
-
-def single_module(name: str, read: Callable[[HfConfig], Module]) -> Family:
-    """A family of models with one module, under this name."""
-    return lambda config: {name: read(config)}
-
-
-def decoder(family: decoders.Family) -> Family:
+def decoder(family: Family) -> multimodal.Whole:
     """A family of decoders alone."""
-    return single_module("llm", lambda config: decoders.read_decoder(config, family))
+    return lambda config: {"llm": read_module(config, family)}
 
 
-FAMILIES: dict[str, Family] = {  # by `model_type`
+def encoder(name: str, family: Family) -> multimodal.Whole:
+    """A family of encoders alone."""
+    return lambda config: {name: encoders.alone(config, family)}
+
+
+FAMILIES: dict[str, multimodal.Whole] = {  # by `model_type`
     **{name: decoder(family) for name, family in DECODERS.items()},
     **multimodal.MULTIMODAL,
-    "bert": single_module("encoder", text_encoders.bert),
-    "clip_vision_model": single_module("vision", encoders.clip),
-    "siglip_vision_model": single_module("vision", encoders.siglip),
-    "whisper": single_module("audio", encoders.whisper),
-    "t5": text_encoders.t5,
+    "clip_vision_model": encoder("vision", ENCODERS["clip_vision_model"]),
+    "siglip_vision_model": encoder("vision", ENCODERS["siglip_vision_model"]),
+    "whisper": encoder("audio", ENCODERS["whisper"]),
+    "bert": lambda config: {"encoder": read_module(config, encoders.BERT)},
+    "t5": encoders.t5,
 }
 
 
@@ -70,7 +70,8 @@ def as_model(config: HfConfig, path: Path, modules: multimodal.Modules, notes: t
     left_out = ", ".join(note.what.partition(" {")[0] for note in notes if note.kind == "left out")
     source = f"config.json of {origin}" + (f"; left out: {left_out}" if left_out else "")
     name = re.sub(r"[^a-z0-9_.+-]+", "-", origin.rpartition("/")[2].lower()) or "model"
-    model = Model(format=Model.FORMAT, name=name, source=source, modules=modules, edges=edges)
+    named = {"format": Model.FORMAT, "name": name, "source": source}
+    model = config.made(Model, "model_type", **named, modules=modules, edges=edges)
     return ImportedModel(model, notes, config.values)
 
 
@@ -103,6 +104,7 @@ def model_identity(config: HfConfig, path: Path) -> str:
 
 __all__ = [
     "FAMILIES",
+    "FUSED_KINDS",
     "HfConfig",
     "ImportedModel",
     "Note",
@@ -113,7 +115,7 @@ __all__ = [
     "name_within",
     "read",
     "read_config",
-    "stored_block",
+    "stored_less",
     "stored_names",
     "to_config",
     "to_config_like",

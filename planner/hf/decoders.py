@@ -1,5 +1,5 @@
-"""Blocks of decoders as the keys of a config.json say them. A family is a row of blocks (hf/families.py): each reads
-its keys and gives fields of a `Decoder`, and later ones stand in place of earlier ones.
+"""Blocks of modules as the keys of a config.json say them. A family is a row of blocks (hf/families.py): each reads its
+keys and gives fields of a module, and later ones stand in place of earlier ones.
 
 Defaults are those of transformers for absent keys.
 """
@@ -8,9 +8,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple, get_args
 
 from planner.hf.expert_balance import with_balance
-from planner.hf.hf_config import HfConfig
+from planner.hf.hf_config import MOST, HfConfig
 from planner.hf.rope import rope_fields
-from planner.specs.layers import Decoder
+from planner.specs.layers import Decoder, Module
 from planner.specs.layers.stack import Activation
 
 MOST_LAYERS = 10_000  # as in a model's file
@@ -25,10 +25,11 @@ SHAPE_4096: dict[str, Any] = {  # of llama and qwen2: what a text_config within 
 }
 Fields = dict[str, Any]
 Block = Callable[[HfConfig], Fields]
+Finish = Callable[[HfConfig, Any], Any]
 
 
 class Family(NamedTuple):
-    """One family of decoders: its blocks, and what its files may leave out."""
+    """One family of modules: its blocks, and what its files may leave out."""
 
     blocks: tuple[Block, ...]
     defaults: Mapping[str, Any] = {}  # of absent keys
@@ -36,6 +37,8 @@ class Family(NamedTuple):
     only: Mapping[str, tuple[Any, ...]] = {}  # values that the blocks stand for: others are noted
     unused: Collection[str] = ()  # keys that say nothing more
     added: tuple[str, ...] = ()  # what such models compute besides, without parameters: noted
+    kind: type[Module] = Decoder
+    finish: Finish = with_balance  # notes what the module has not, or changes it
 
 
 def family(
@@ -44,14 +47,17 @@ def family(
     only: Mapping[str, tuple[Any, ...]] | None = None,
     unused: Collection[str] = (),
     added: tuple[str, ...] = (),
+    kind: type[Module] = Decoder,
+    finish: Finish | None = None,
     **defaults: Any,
 ) -> Family:
     """A family of these blocks, with defaults of absent keys."""
-    return Family(blocks, defaults, within or {}, only or {}, unused, added)
+    finish = finish or (with_balance if kind is Decoder else lambda config, module: module)
+    return Family(blocks, defaults, within or {}, only or {}, unused, added, kind, finish)
 
 
-def read_decoder(config: HfConfig, family: Family) -> Decoder:
-    """The decoder of a config. Raises InputError where its numbers do not fit together."""
+def read_module(config: HfConfig, family: Family, **given: Any) -> Any:
+    """The module of a config, with fields that are `given`. Raises InputError where its numbers do not fit together."""
     config.assume(**family.defaults).assume_within(**family.within).read_keys |= {*family.unused}
     for key, accepted in family.only.items():
         config.assume(**{key: accepted[0]}).expect(key, accepted)
@@ -62,11 +68,7 @@ def read_decoder(config: HfConfig, family: Family) -> Decoder:
     fields: Fields = {}
     for block in family.blocks:
         fields |= block(config)
-    try:
-        return with_balance(config, Decoder(**fields))
-    except ValueError as error:
-        what, _, fix = str(error).partition(" | ")
-        raise config.key_error("hidden_size", what, fix) from error
+    return family.finish(config, config.made(family.kind, "hidden_size", **fields | given))
 
 
 def fixed(**fields: Any) -> Block:
@@ -74,29 +76,40 @@ def fixed(**fields: Any) -> Block:
     return lambda config: fields
 
 
+def counts(**keys: str) -> Block:
+    """Fields that are whole numbers, under these keys."""
+    most = {"layers": MOST_LAYERS}
+    return lambda config: {field: config.count(key, most.get(field, MOST)) for field, key in keys.items()}
+
+
+def numbers(**keys: str) -> Block:
+    """Fields that are numbers, under these keys."""
+    return lambda config: {field: config.number(key) for field, key in keys.items()}
+
+
+def flags(**keys: str) -> Block:
+    """Fields that are true or false, under these keys."""
+    return lambda config: {field: config.flag(key) for field, key in keys.items()}
+
+
 def stack(
     layers: str = "num_hidden_layers", hidden: str = "hidden_size", eps: str = "rms_norm_eps", tied: bool = False
 ) -> Block:
     """What every decoder has, under these keys."""
-
-    def read(config: HfConfig) -> Fields:
-        config.assume(tie_word_embeddings=tied, **({eps: 1e-6} if eps == "rms_norm_eps" else {}))
-        return {
-            "layers": config.count(layers, MOST_LAYERS),
-            "hidden": config.count(hidden),
-            "vocab": config.count("vocab_size"),
-            "tied": config.flag("tie_word_embeddings"),
-            "norm_eps": config.number(eps),
-        }
-
-    return read
+    usual = {"tie_word_embeddings": tied, **({eps: 1e-6} if eps == "rms_norm_eps" else {})}
+    shape = counts(layers=layers, hidden=hidden, vocab="vocab_size")
+    return lambda config: {
+        **shape(config.assume(**usual)),
+        "tied": config.flag("tie_word_embeddings"),
+        "norm_eps": config.number(eps),
+    }
 
 
 def grouped_attention(config: HfConfig) -> Fields:
     """Heads, those of keys and values, and their width."""
-    config.assume(head_dim=None)
     hidden, heads = config.count("hidden_size"), config.count("num_attention_heads")
-    kv_heads, head_dim = config.count_or_none("num_key_value_heads"), config.count_or_none("head_dim")
+    kv_heads = config.count_or_none("num_key_value_heads")
+    head_dim = config.positive_or_none("head_dim|attention_head_dim")
     return {
         "heads": heads,
         "kv_heads": None if kv_heads == heads else kv_heads,
@@ -104,13 +117,21 @@ def grouped_attention(config: HfConfig) -> Fields:
     }
 
 
-def rotary(base: float = 10000.0, share: float | None = None, read_share: bool = False) -> Block:
-    """Rotary positions. `share`: of a head's dims that are rotated, in every file, or where it says nothing."""
+def equal_heads(key: str = "num_attention_heads", width: str = "hidden_size") -> Block:
+    """Heads that share a width."""
 
     def read(config: HfConfig) -> Fields:
-        return rope_fields(config.assume(rope_theta=base), 1.0 if share is None else share, read_share)
+        heads = config.count(key)
+        if config.count(width) % heads:
+            raise config.wrong_value(key, f"a number of heads that divides {config.named(width)}")
+        return {"heads": heads}
 
     return read
+
+
+def rotary(base: float = 10000.0, share: float | None = None, read_share: bool = False) -> Block:
+    """Rotary positions. `share`: of a head's dims that are rotated, in every file, or where it says nothing."""
+    return lambda config: rope_fields(config.assume(rope_theta=base), 1.0 if share is None else share, read_share)
 
 
 def rotary_width(config: HfConfig) -> Fields:
@@ -131,14 +152,22 @@ def gated_mlp(width: str = "intermediate_size") -> Block:
     return read
 
 
+def activated(key: str = "hidden_act") -> Block:
+    """The activation function under this key; None: gelu. Others are noted."""
+
+    def read(config: HfConfig) -> Fields:
+        config.expect(key, tuple(ACTIVATIONS))
+        return {"activation": ACTIVATIONS.get(config.text(key))}
+
+    return read
+
+
 def activated_mlp(key: str, gated: bool) -> Block:
     """An MLP with the activation function under this key."""
 
     def read(config: HfConfig) -> Fields:
-        config.expect(key, tuple(ACTIVATIONS))
-        activation = ACTIVATIONS.get(config.text(key))
-        named = activation or ("gelu" if gated else None)
-        return {"ffn": config.count("intermediate_size"), "gated": gated, "activation": named}
+        activation = activated(key)(config)["activation"] or ("gelu" if gated else None)
+        return {"ffn": config.count("intermediate_size"), "gated": gated, "activation": activation}
 
     return read
 
@@ -160,44 +189,29 @@ def llama_bias(config: HfConfig) -> Fields:
 
 def plain_window(config: HfConfig) -> Fields:
     """The same window in every layer, where the file has one."""
-    return {"window": config.assume(sliding_window=None).count_or_none("sliding_window")}
+    return {"window": config.count_or_none("sliding_window")}
 
 
-def later_layers(config: HfConfig) -> Callable[[int], bool]:
-    """Qwen's rule where no list gives it: layers from max_window_layers on have windows."""
-    first = config.assume(max_window_layers=28).count_or_none("max_window_layers") or 0
-    return lambda layer: layer >= first
+class WindowRule(NamedTuple):
+    """Which layers have a window, where no list says it."""
+
+    has_window: Callable[[int, int], bool]  # of a layer, and of the number under the key
+    key: str = ""
+    usual: int = 0
 
 
-def every_layer(config: HfConfig) -> Callable[[int], bool]:
-    """Every layer has a window."""
-    return lambda layer: True
+LATER = WindowRule(lambda layer, first: layer >= first, "max_window_layers", 28)  # Qwen's
+EARLY_EVEN = WindowRule(lambda layer, last: layer % 2 == 0 and layer < last, "max_window_layers", 28)  # Qwen2-MoE's
+EVEN = WindowRule(lambda layer, none: layer % 2 == 0)
+EVERY = WindowRule(lambda layer, none: True)
 
 
-def even_layers(config: HfConfig) -> Callable[[int], bool]:
-    """Every second layer has a window, from the first on."""
-    return lambda layer: layer % 2 == 0
-
-
-def early_even_layers(config: HfConfig) -> Callable[[int], bool]:
-    """Qwen2-MoE's rule where no list gives it."""
-    last = config.assume(max_window_layers=28).count_or_none("max_window_layers") or 0
-    return lambda layer: layer % 2 == 0 and layer < last
-
-
-def each_layer(key: str, every: int) -> Callable[[HfConfig], Callable[[int], bool]]:
+def each_layer(key: str, every: int) -> WindowRule:
     """Windows in all layers but each k-th, k under this key."""
-
-    def rule(config: HfConfig) -> Callable[[int], bool]:
-        step = config.assume(**{key: every}).count(key)
-        return lambda layer: (layer + 1) % step != 0
-
-    return rule
+    return WindowRule(lambda layer, step: (layer + 1) % max(1, step) != 0, key, every)
 
 
-def windows(
-    rule: Callable[[HfConfig], Callable[[int], bool]], switch: str = "use_sliding_window", size: str = "sliding_window"
-) -> Block:
+def windows(rule: WindowRule, switch: str = "use_sliding_window", size: str = "sliding_window") -> Block:
     """The spec's `window` and `full_every`. `rule`: which layers have one, where no list says it; `switch`: the key
     that turns windows on; empty: they are never off.
     """
@@ -207,15 +221,12 @@ def windows(
         config.read_keys |= {size, "layer_types", "max_window_layers", "sliding_window_pattern"}
         if (switch and not config.flag(switch)) or config.count_or_none(size) is None:
             return {}
-        layers, types = config.count("num_hidden_layers", MOST_LAYERS), config.value("layer_types")
-        if types is not None and not (isinstance(types, list) and {*map(str, types)} <= {SLIDING, FULL, CHUNKED}):
-            raise config.wrong_value("layer_types", f"a list of {SLIDING} and {FULL}")
-        if types is not None and len(types) != layers:
-            raise config.wrong_value("layer_types", f"a list of {layers} layers")
-        full = [kind == FULL for kind in types or ()]
+        types = layer_types(config, {SLIDING, FULL, CHUNKED})
+        full = [kind == FULL for kind in types]
         if not types:
-            has_window = rule(config)
-            full = [not has_window(layer) for layer in range(layers)]
+            stated = (config.assume(**{rule.key: rule.usual}).count_or_none(rule.key) or 0) if rule.key else 0
+            layers = range(config.count("num_hidden_layers", MOST_LAYERS))
+            full = [not rule.has_window(layer, stated) for layer in layers]
         every = full_attention_rule(full)
         if every is None:
             key = "layer_types" if types else "max_window_layers"
@@ -224,6 +235,18 @@ def windows(
         return {} if all(full) else {"window": config.count(size), "full_every": every}
 
     return read
+
+
+def layer_types(config: HfConfig, words: Collection[str]) -> list[str]:
+    """The list `layer_types`, a word for each layer; empty where there is none. Raises InputError."""
+    layers, types = config.count("num_hidden_layers", MOST_LAYERS), config.assume(layer_types=None).value("layer_types")
+    if types is None or types == []:
+        return []
+    if not isinstance(types, list) or not {*map(str, types)} <= {*words}:
+        raise config.wrong_value("layer_types", f"a list of {' and '.join(sorted(words, reverse=True)[:2])}")
+    if len(types) != layers:
+        raise config.wrong_value("layer_types", f"a list of {layers} layers")
+    return types
 
 
 def full_attention_rule(full: Sequence[bool]) -> int | None:
@@ -237,16 +260,9 @@ def full_attention_rule(full: Sequence[bool]) -> int | None:
 
 def gpt2(config: HfConfig) -> Fields:
     """GPT-2: learned positions, an MLP four times as wide, biases everywhere."""
-    hidden = config.count("n_embd")
-    return {
-        "heads": config.count("n_head"),
-        "ffn": config.assume(n_inner=None).count_or_none("n_inner") or 4 * hidden,
-        "gated": False,
-        "norm": "layer",
-        "bias": "all",
-        "positions": "learned",
-        "max_positions": config.count("n_positions"),
-    }
+    ffn = config.assume(n_inner=None).count_or_none("n_inner") or 4 * config.count("n_embd")
+    shape = counts(heads="n_head", max_positions="n_positions")(config)
+    return {**shape, "ffn": ffn, "gated": False, "norm": "layer", "bias": "all", "positions": "learned"}
 
 
 def whole_qk_norm(config: HfConfig) -> Fields:

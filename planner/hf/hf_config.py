@@ -2,14 +2,15 @@
 
 import json
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from planner import files
 from planner.errors import InputError
 
+T = TypeVar("T")
 MOST = 10**9  # as in a model's file
 LONGEST = 60  # characters of a value that a note quotes
 # Keys without effect on shapes or mathematics: names, tokens, files, initialisation, generation, caches.
@@ -72,9 +73,15 @@ class HfConfig:
         """Assumptions for a mapping within a file, which states what is unusual; whole files state their shape."""
         return self.assume(**values) if self.route else self
 
+    def named(self, key: str) -> str:
+        """Which of several names of a key, as `head_dim|attention_head_dim`, the file has; else the first."""
+        names = key.split("|")
+        self.read_keys.update(names)
+        return next((name for name in names if name in self.values), names[0])
+
     def value(self, key: str) -> Any:
         """The value of a key, or its default. Raises InputError where there is neither."""
-        self.read_keys.add(key)
+        key = self.named(key)
         if key in self.values:
             return self.values[key]
         if key not in self.defaults:
@@ -83,7 +90,7 @@ class HfConfig:
 
     def count(self, key: str, most: int = MOST) -> int:
         """A whole number from 1 to `most`."""
-        value = self.value(key)
+        value, key = self.value(key), self.named(key)
         if type(value) is not int or not 1 <= value <= most:
             raise self.wrong_value(key, f"a whole number from 1 to {most:,}")
         if key not in self.values and value > 1:
@@ -92,10 +99,11 @@ class HfConfig:
 
     def count_or_none(self, key: str) -> int | None:
         """A whole number from 1 on; None for null, 0, or an absent key."""
-        if key not in self.values and key not in self.defaults:
-            self.read_keys.add(key)
-            return None
-        return self.count(key) if self.value(key) not in (None, 0) else None
+        return self.count(key) if self.assume(**{self.named(key): None}).value(key) not in (None, 0) else None
+
+    def positive_or_none(self, key: str) -> int | None:
+        """A whole number from 1 on; None for null, or an absent key."""
+        return self.count_or_none(key) if self.assume(**{self.named(key): None}).value(key) != 0 else self.count(key)
 
     def number(self, key: str) -> float:
         """A number from 0 to 1e15."""
@@ -149,15 +157,24 @@ class HfConfig:
         """Notes what the spec has in another way than the source."""
         self.notes.append(Note("assumed", what))
 
+    def made(self, kind: Callable[..., T], key: str, **fields: Any) -> T:
+        """A spec of these fields. Raises InputError, at this key, where they do not fit together."""
+        try:
+            return kind(**fields)
+        except ValueError as error:
+            what, _, fix = str(error).partition(" | ")
+            raise self.key_error(key, what, fix) from error
+
     def wrong_value(self, key: str, wanted: str) -> InputError:
         """The error for a value of the wrong type or range."""
+        key = self.named(key)
         return self.key_error(
             key, f"{quoted_json(self.values.get(key, self.defaults.get(key)))} is not {wanted}", f"give {wanted}"
         )
 
     def key_error(self, key: str, message: str, fix: str) -> InputError:
         """The error for a key, with its place in the file."""
-        return InputError(message, where=f"{self.name} ({self.route}{key})", fix=fix)
+        return InputError(message, where=f"{self.name} ({self.route}{self.named(key)})", fix=fix)
 
     def note_unread_keys(self) -> None:
         """Notes defaults that were used, and keys with a meaning that no reader asked for: none is dropped silently."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
-from planner.hf.decoders import MOST_LAYERS, Block, Fields, one_of
+from planner.hf.decoders import MOST_LAYERS, Block, Fields, counts, one_of
 from planner.hf.hf_config import HfConfig
 from planner.specs.layers.components import Experts, Indexer, LatentAttentionShape
 
@@ -14,7 +14,7 @@ SparseRule = Callable[[HfConfig, int], tuple[list[bool], str]]  # layers with ex
 class ExpertKeys(NamedTuple):
     """The keys of a family's experts."""
 
-    number: str = "num_experts"
+    number: str = "num_experts|num_local_experts"
     topk: str = "num_experts_per_tok"
     width: str = "moe_intermediate_size"
     sparse: SparseRule | None = None  # None: every layer
@@ -32,10 +32,7 @@ def experts(keys: ExpertKeys) -> Block:
     """The spec's `moe`; none where the file has none."""
 
     def read(config: HfConfig) -> Fields:
-        count = (
-            "num_local_experts" if keys.number == "num_experts" and keys.number not in config.values else keys.number
-        )
-        if config.count_or_none(count) is None and keys.number != "num_local_experts":  # such families all have some
+        if config.positive_or_none(keys.number) is None and keys.number != "num_local_experts":  # such have some always
             return {}
         placed: dict[str, int] = {}
         if keys.sparse:
@@ -43,24 +40,18 @@ def experts(keys: ExpertKeys) -> Block:
             if not any(sparse) and key == "decoder_sparse_step":
                 return {}
             placed = moe_layer_fields(config, sparse, key)
-        width = config.count(keys.width)
-        fields = {**placed, **shared_fields(config, keys, width), **router_fields(config, keys)}
-        latent = config.count_or_none(keys.latent) if keys.latent else None
-        try:
-            moe = Experts(
-                experts=config.count(count), topk=config.count(keys.topk), ffn=width, latent=latent or 0, **fields
-            )
-        except ValueError as error:
-            what, _, fix = str(error).partition(" | ")
-            raise config.key_error(keys.topk, what, fix) from error
-        return {"moe": moe}
+        width, latent = config.count(keys.width), keys.latent and config.count_or_none(keys.latent)
+        fields = {**placed, **shared_fields(config, keys, width), **router_fields(config, keys), "latent": latent or 0}
+        shape = counts(experts=keys.number, topk=keys.topk)(config)
+        return {"moe": config.made(Experts, keys.topk, ffn=width, **shape, **fields)}
 
     return read
 
 
 def shared_fields(config: HfConfig, keys: ExpertKeys, width: int) -> Fields:
     """Fields of the shared experts."""
-    stated = config.count_or_none(keys.shared) or 0 if keys.shared else 0
+    read = config.positive_or_none if keys.shared_gate else config.count_or_none
+    stated = read(keys.shared) or 0 if keys.shared else 0
     shared = stated * width if keys.shared.startswith("n_") else stated
     return {"shared_ffn": shared, "shared_gate": keys.shared_gate and shared > 0}
 
@@ -117,17 +108,13 @@ def llama4_layers(config: HfConfig, layers: int) -> tuple[list[bool], str]:
 def latent_attention(config: HfConfig) -> Fields:
     """Latent attention (DeepSeek-V2, arXiv 2405.04434), whose heads have widths of their own."""
     config.read_keys |= {"num_key_value_heads", "head_dim", "qk_head_dim"}  # which follow from the others
-    config.assume(num_key_value_heads=None, q_lora_rank=None)
+    config.assume(num_key_value_heads=None)
     scaling = config.values.get("rope_scaling") or config.values.get("rope_parameters")
     if isinstance(scaling, dict) and scaling.get("mscale_all_dim"):  # beside the rotated part, all scores are scaled
         config.leave_out(f"the scale of attention scores by mscale_all_dim {scaling['mscale_all_dim']}")
-    latent = LatentAttentionShape(
-        q_rank=config.count_or_none("q_lora_rank") or 0,
-        kv_rank=config.count("kv_lora_rank"),
-        rope_dim=config.count("qk_rope_head_dim"),
-        nope_dim=config.count("qk_nope_head_dim"),
-        value_dim=config.count("v_head_dim"),
-    )
+    shape = counts(kv_rank="kv_lora_rank", rope_dim="qk_rope_head_dim", nope_dim="qk_nope_head_dim")(config)
+    q_rank, value_dim = config.count_or_none("q_lora_rank") or 0, config.count("v_head_dim")
+    latent = LatentAttentionShape(q_rank=q_rank, value_dim=value_dim, **shape)
     return {"heads": config.count("num_attention_heads"), "latent": latent}
 
 
@@ -139,8 +126,7 @@ def indexer(config: HfConfig) -> Fields:
     if types is not None and (not isinstance(types, list) or {*map(str, types)} != {"full"}):
         fix = "planner import hf --build"
         raise config.key_error("indexer_types", "layers without an indexer of their own cannot be expressed", fix)
-    topk = config.count("index_topk")
-    return {"indexer": Indexer(heads=config.count("index_n_heads"), dim=config.count("index_head_dim"), topk=topk)}
+    return {"indexer": Indexer(**counts(heads="index_n_heads", dim="index_head_dim", topk="index_topk")(config))}
 
 
 def moe_layer_fields(config: HfConfig, sparse: list[bool], key: str) -> dict[str, int]:

@@ -35,11 +35,7 @@ def rope_fields(config: HfConfig, share: float = 1.0, read_share: bool = False) 
         config.leave_out_key(key)
         part.read_keys |= {*part.values}
         return fields
-    try:
-        return fields | {"rope_scaling": SCALING_READERS[rule](part, config)}
-    except ValueError as error:
-        what, _, fix = str(error).partition(" | ")
-        raise config.key_error(key, what, fix) from error
+    return fields | {"rope_scaling": config.made(SCALING_READERS[rule], key, part=part, config=config)}
 
 
 def share_fields(part: HfConfig, share: float, read_share: bool) -> dict[str, Any]:
@@ -86,7 +82,8 @@ def yarn(part: HfConfig, config: HfConfig) -> YarnScaling:
     """YaRN; where `mscale` and `mscale_all_dim` are given, rotated queries and keys are scaled by a ratio of both."""
     part.assume(beta_fast=None, beta_slow=None, truncate=True, attention_factor=None, mscale=None, mscale_all_dim=None)
     original = original_length(part, config)
-    factor = scaling_factor(part.assume(factor=None), config.values.get("max_position_embeddings", 0) / original)
+    longest = config.count_or_none("max_position_embeddings") or 0
+    factor = scaling_factor(part.assume(factor=None), longest / original)
     attention = part.number("attention_factor") if part.value("attention_factor") else None
     scales = [part.number(key) if part.value(key) else 0.0 for key in ("mscale", "mscale_all_dim")]
     if attention is None and all(scales):

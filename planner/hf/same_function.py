@@ -11,11 +11,12 @@ from planner.specs.layers.head_widths import head_dim, kv_heads
 UNSAID = {
     "trained", "moe.counts", "moe.capacity", "moe.balance", "state_space.chunk", "resize", "video", "chunk",
 }  # fmt: skip
+SECTIONS = {"rope_sections", "rope_interleaved"}
 
 
 def function_differences(ours: Module, theirs: Module) -> Iterator[Difference]:
     """Fields in which a module computes something else than the module of a config.json."""
-    unsaid = UNSAID if theirs.rotary_sections else UNSAID | {"rope_sections"}  # they rotate alike in text alone
+    unsaid = UNSAID if theirs.rotary_sections else UNSAID | SECTIONS  # which rotate alike in text alone
     for found in differences(spelled_out(ours), spelled_out(theirs)):
         if found.field not in unsaid:
             yield found

@@ -19,6 +19,7 @@ ATTENTION_NAMES = {
     "key_norm": "k_norm",
 }
 MLP_NAMES = {"gate": "gate_proj", "up": "up_proj", "down": "down_proj"}
+LATENT_NAMES = {"latent_down": "fc1_latent_proj", "latent_up": "fc2_latent_proj"}
 STATE_SPACE_NAMES = {
     "into": "in_proj",
     "convolution": "conv1d",
@@ -40,7 +41,7 @@ class WeightNames(NamedTuple):
     experts: str = ""  # prefix of the experts, which the zoo has in one parameter
     expert: dict[str, str] = MLP_NAMES
     parts: dict[str, dict[str, str]] = {}  # of a block, where they differ from PART_NAMES
-    joined: dict[str, tuple[int, int]] = {}  # parts stored in one tensor: which of how many equal blocks of its rows
+    above_one: tuple[str, ...] = ()  # endings of names of norms here whose stored weights are less by one
     unread: tuple[str, ...] = ()  # beginnings of names that such files have and such modules do without
     may_end_early: bool = False  # whether a module may do without the last layers
 
@@ -61,6 +62,18 @@ MIXTRAL = LLAMA._replace(
 )
 QWEN3_MOE = LLAMA._replace(router={"weight": "mlp.gate.weight"}, experts="mlp.experts")
 GLM4_MOE = QWEN3_MOE._replace(router={"weight": "mlp.gate.weight", "bias": "mlp.gate.e_score_correction_bias"})
+QWEN3_NEXT = QWEN3_MOE._replace(
+    blocks=LLAMA.blocks | {"linear_attention_norm": "input_layernorm", "linear_attention": "linear_attn"},
+    parts={
+        "attention": ATTENTION_NAMES,
+        "mlp": MLP_NAMES | {"shared": "shared_expert", "shared_gate": "shared_expert_gate.weight"},
+        "linear_attention": {
+            "into": "in_proj_qkvz", "steps": "in_proj_ba", "convolution": "conv1d", "decay_log": "A_log",
+            "step_bias": "dt_bias", "out": "out_proj",
+        },
+    },
+    above_one=("attention_norm.weight", "mlp_norm.weight", "query_norm.weight", "key_norm.weight"),
+)  # fmt: skip
 OLMO2 = LLAMA._replace(
     blocks={
         "attention": "self_attn",
@@ -150,7 +163,6 @@ WHISPER = WeightNames(  # within Qwen2-Audio
     parts={"attention": ENCODER_ATTENTION_NAMES, "mlp": ENCODER_MLP_NAMES},
     unread=("audio_tower.embed_positions.",),  # which are computed
 )
-JOINED = {f"attention.{part}": (at, 3) for at, part in enumerate(("query", "key", "value"))}
 QWEN2_5_VISION = WeightNames(  # within Qwen2.5-VL
     blocks={"attention_norm": "norm1", "attention": "attn", "mlp_norm": "norm2", "mlp": "mlp"},
     ends={
@@ -160,14 +172,27 @@ QWEN2_5_VISION = WeightNames(  # within Qwen2.5-VL
         "projector.down": "visual.merger.mlp.2",
     },
     layers="visual.blocks",
-    parts={"attention": {"query": "qkv", "key": "qkv", "value": "qkv", "output": "proj"}, "mlp": MLP_NAMES},
-    joined=JOINED,
+    parts={"attention": {"query": "q", "key": "k", "value": "v", "output": "proj"}, "mlp": MLP_NAMES},
 )
 QWEN2_VISION = QWEN2_5_VISION._replace(parts=QWEN2_5_VISION.parts | {"mlp": ENCODER_MLP_NAMES})  # within Qwen2-VL
+QWEN3_VISION = QWEN2_VISION._replace(  # within Qwen3-VL
+    ends={
+        "patch": "visual.patch_embed.proj",
+        "place_table": "visual.pos_embed",
+        "norm": "visual.merger.norm",
+        "projector.up": "visual.merger.linear_fc1",
+        "projector.down": "visual.merger.linear_fc2",
+        "deep_projectors.norm": "visual.deepstack_merger_list.{}.norm",
+        "deep_projectors.up": "visual.deepstack_merger_list.{}.linear_fc1",
+        "deep_projectors.down": "visual.deepstack_merger_list.{}.linear_fc2",
+    },
+    parts=QWEN2_5_VISION.parts | {"mlp": {"up": "linear_fc1", "down": "linear_fc2"}},
+)
 FAMILY_NAMES = {
     "llama": LLAMA, "mistral": LLAMA, "qwen2": LLAMA, "qwen3": LLAMA, "mixtral": MIXTRAL, "qwen3_moe": QWEN3_MOE,
     "bamba": BAMBA, "glm4_moe": GLM4_MOE, "olmo2": OLMO2, "nemotron_h": NEMOTRON_H, "bert": BERT,
     "clip": CLIP, "whisper": WHISPER, "qwen2_vision": QWEN2_VISION, "qwen2_5_vision": QWEN2_5_VISION,
+    "qwen3_vision": QWEN3_VISION, "qwen3_next": QWEN3_NEXT, "phi3": LLAMA,
 }  # fmt: skip
 FAMILY_OF_MODULE: dict[type, Callable[[Any], str | None]] = {
     Decoder: decoder_family,
@@ -177,7 +202,7 @@ FAMILY_OF_MODULE: dict[type, Callable[[Any], str | None]] = {
 }
 PART_NAMES = {
     "attention": ATTENTION_NAMES,
-    "mlp": MLP_NAMES | {"shared": "shared_experts"},
+    "mlp": MLP_NAMES | LATENT_NAMES | {"shared": "shared_experts"},
     "state_space": STATE_SPACE_NAMES,
 }
 
@@ -185,8 +210,11 @@ PART_NAMES = {
 def tower_family(spec: Vit) -> str | None:
     """The family with such a tower; None where there is none."""
     if spec.positions == "rope_2d":
-        own = spec.projector == Projector() and not spec.patch_bias and spec.heads == kv_heads(spec)
-        return ("qwen2_5_vision" if spec.gated else "qwen2_vision") if own and spec.bias == "all" else None
+        if spec.projector != Projector() or spec.heads != kv_heads(spec) or spec.bias != "all":
+            return None
+        if spec.place_table or spec.patch_bias:
+            return "qwen3_vision" if spec.place_table and spec.patch_bias and not spec.gated else None
+        return "qwen2_5_vision" if spec.gated else "qwen2_vision"
     return "clip" if has_table(spec) and not spec.gated and spec.projector.inner == "out" else None
 
 
@@ -217,8 +245,9 @@ def stored_names(name: str, spec: Module) -> tuple[str, ...]:
     if name in names.ends:
         return (names.ends[name],)
     if not layer:
+        name, numbered = re.sub(r"\.(\d+)\.", ".", name), re.search(r"\.(\d+)\.", name)
         module, _, leaf = name.rpartition(".")
-        return (f"{names.ends[module]}.{leaf}",)
+        return (f"{names.ends[module]}.{leaf}".format(numbered and numbered[1]),)
     prefix, rest = f"{names.layers}.{layer[1]}", layer[2]
     experts = re.fullmatch(r"\w+\.experts\.(gate|up|down)", rest)
     if experts and spec.routed_experts:
@@ -232,10 +261,10 @@ def stored_names(name: str, spec: Module) -> tuple[str, ...]:
     return (".".join(filter(None, [prefix, names.blocks[block], *(renamed.get(part, part) for part in parts)])),)
 
 
-def stored_block(name: str, spec: Module) -> tuple[int, int]:
-    """Which of how many equal blocks of rows of its stored tensor a parameter is: (0, 1) is all of it."""
-    part = re.fullmatch(r"layers\.\d+\.(\w+\.\w+)\.\w+", name)
-    return FAMILY_NAMES[weight_family(spec)].joined.get(part[1], (0, 1)) if part else (0, 1)
+def stored_less(name: str, spec: Module) -> float:
+    """How much less the stored values of a parameter are: 1 of norms that multiply by one and their weight."""
+    names = FAMILY_NAMES[weight_family(spec)]
+    return 1.0 if name.endswith(names.above_one) or (names.above_one and name == "norm.weight") else 0.0
 
 
 def layer_prefix(spec: Module) -> str:

@@ -1,42 +1,57 @@
-"""Writes a decoder as the config.json of the family that has such layers: the inverse of reading it."""
+"""Writes a decoder as the config.json of a family that reads it back as the same decoder: the first of those whose
+weights have names here (hf/weight_names.py).
+"""
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
+from math import isclose
 from typing import Any
 
 from planner.errors import InputError
-from planner.hf.decoders import FULL, SLIDING
+from planner.hf.decoders import FULL, SLIDING, read_module
 from planner.hf.expert_balance import balance_keys
-from planner.hf.hf_config import IGNORED_KEYS
+from planner.hf.families import DECODERS
+from planner.hf.hf_config import IGNORED_KEYS, HfConfig
+from planner.hf.hybrid_decoders import LINEAR
 from planner.hf.rope import scaling_keys
-from planner.hf.write_hybrids import MAX_POSITIONS, bamba, hybrid_family, nemotron_h, routes_like_deepseek
+from planner.hf.same_function import spelled_out
+from planner.specs.base import Difference, differences
 from planner.specs.layers import Decoder, Module
+from planner.specs.layers.components import Experts
 from planner.specs.layers.head_widths import head_dim, kv_heads
 
-ARCHITECTURES = {
-    "bamba": "BambaForCausalLM",
-    "glm4_moe": "Glm4MoeForCausalLM",
-    "gpt2": "GPT2LMHeadModel",
+ARCHITECTURES = {  # the plainest first
     "llama": "LlamaForCausalLM",
     "mistral": "MistralForCausalLM",
-    "mixtral": "MixtralForCausalLM",
-    "nemotron_h": "NemotronHForCausalLM",
-    "olmo2": "Olmo2ForCausalLM",
     "qwen2": "Qwen2ForCausalLM",
     "qwen3": "Qwen3ForCausalLM",
+    "olmo2": "Olmo2ForCausalLM",
+    "mixtral": "MixtralForCausalLM",
     "qwen3_moe": "Qwen3MoeForCausalLM",
+    "glm4_moe": "Glm4MoeForCausalLM",
+    "qwen3_next": "Qwen3NextForCausalLM",
+    "bamba": "BambaForCausalLM",
+    "nemotron_h": "NemotronHForCausalLM",
+    "gpt2": "GPT2LMHeadModel",
+    "phi3": "Phi3ForCausalLM",
 }
-
-POSITIONS = "max_position_embeddings"
+FUSED_KINDS = {"phi3"}  # which are read alone: their files have several matrices in one tensor
+POSITIONS, MAX_POSITIONS = "max_position_embeddings", 2**20  # of a model without a limit
+UNWRITTEN = {  # what trains a module, or how its kernels work; sections of rotary pairs change nothing in text alone
+    "trained", "moe.counts", "rope_sections", "rope_interleaved", "linear_attention.chunk",
+}  # fmt: skip
 
 
 def to_config(module: Module) -> dict[str, Any]:
     """A module as a config.json that transformers reads. Raises InputError where no family here has such layers."""
-    write = CONFIG_WRITERS.get(type(module))
-    config = write(module) if write else None
-    if config is None:
-        fix = f"a decoder as one of {', '.join(ARCHITECTURES)}"
+    written: Any = module
+    kind = FAMILY_OF_MODULE.get(type(module), lambda module: None)(written)
+    if kind is None or kind in FUSED_KINDS:
+        fix = f"a decoder as one of {', '.join(kind for kind in ARCHITECTURES if kind not in FUSED_KINDS)}"
         raise InputError("no config.json is written of such a module", where=type(module).__name__.lower(), fix=fix)
-    return config
+    config = HfConfig(stated_keys(written, kind), "config.json")
+    read_module(config, DECODERS[kind])
+    return {key: value for key, value in config.values.items() if key in config.read_keys | IGNORED_KEYS}
 
 
 def to_config_like(module: Module, source: Mapping[str, Any]) -> dict[str, Any]:
@@ -46,131 +61,41 @@ def to_config_like(module: Module, source: Mapping[str, Any]) -> dict[str, Any]:
     return own | {key: text[key] for key in sorted(text.keys() & IGNORED_KEYS - decided)}
 
 
-def decoder_config(module: Decoder) -> dict[str, Any] | None:
-    """A decoder as a config.json; None where no family has such layers. Sections of rotary pairs are not written: they
-    change nothing in text alone, which is what such a decoder reads.
-    """
-    kind = decoder_family(module)
-    if kind is None:
-        return None
-    head = {"architectures": [ARCHITECTURES[kind]], "model_type": kind, "vocab_size": module.vocab}
-    if kind == "gpt2":
-        return head | gpt2(module)
-    if kind == "nemotron_h":
-        return head | nemotron_h(module)
-    if kind == "bamba":
-        return head | llama_keys(module) | bamba(module)
-    config = head | llama_keys(module)
-    if kind == "glm4_moe":
-        return config | glm4_moe(module)
-    if kind == "llama":
-        config["mlp_bias"] = module.bias == "all"
-    if kind != "mistral" and kind != "mixtral" and kind != "qwen2":
-        config["attention_bias"] = module.bias != "none"
-    if kind in ("mistral", "mixtral"):
-        config["sliding_window"] = module.window
-    if kind in ("qwen2", "qwen3", "qwen3_moe"):
-        config |= window_keys(module)
-    return config | expert_keys(module, kind)
-
-
+@lru_cache(maxsize=256)  # every name of a weight asks
 def decoder_family(module: Decoder) -> str | None:
-    """The family with such layers; None where there is none."""
-    if module.pattern:
-        return hybrid_family(module)
-    if is_olmo(module) or is_glm(module):
-        return "olmo2" if module.moe is None else "glm4_moe"
-    if module.latent or module.sinks or not plain_layers(module):
-        return None
-    if module.positions == "learned":
-        return "gpt2" if module.moe is None and module.window is None else None
-    if module.moe:
-        if module.qk_norm and not module.full_every and module.bias in ("none", "attention"):
-            return "qwen3_moe"
-        return (
-            "mixtral" if (module.bias, module.full_every, moe_layers(module).count(False)) == ("none", 0, 0) else None
-        )
-    if module.qk_norm:
-        return "qwen3" if module.bias in ("none", "attention") and module.qk_norm is True else None
-    if module.bias == "qkv":
-        return "qwen2"
-    if module.window is None:
-        return "llama"
-    return "mistral" if module.bias == "none" and not module.full_every else None
+    """The first family that reads such a decoder of what is written of it; None where there is none."""
+    return next((kind for kind in ARCHITECTURES if reads_back(module, kind)), None)
 
 
-def plain_layers(module: Decoder) -> bool:
-    """Whether layers are in the style of GPT-2 or of Llama, with plain experts or none."""
-    if unwritten_parts(module):
+def reads_back(module: Decoder, kind: str) -> bool:
+    """Whether a family reads a decoder of its keys as what it is."""
+    config = HfConfig(stated_keys(module, kind), "config.json")
+    try:
+        read = read_module(config, DECODERS[kind])
+    except InputError:
         return False
-    foreign = module.positions in ("none", "relative") or module.cross or module.added_words or module.scaled_head
-    if foreign or module.activation or module.rotary_share < 1:
-        return False
-    styles = (False, "layer", "all", False), (True, "rms", module.bias, module.qk_norm)  # GPT-2, Llama
-    style = module.gated, module.norm, module.bias, module.qk_norm
-    moe = module.moe
-    plain = moe is None or not (moe.shared_ffn or moe.router_bias or moe.scores != "softmax" or moe.capacity)
-    normalised = moe is None or module.qk_norm is True or (moe.normalised and moe.ffn == module.ffn)
-    return style == styles[module.positions == "rope"] and plain and normalised
+    found = differences(spelled_out(module), spelled_out(read))
+    return not any(note.kind == "left out" for note in config.notes) and all(
+        each.field in UNWRITTEN or is_rounding(each) for each in found
+    )
 
 
-def llama_like(module: Decoder) -> bool:
-    """Whether a decoder says nothing beside Llama's shape, with biases, norms and experts."""
-    shape = {name: getattr(module, name) for name in LLAMA_SHAPE}
-    return Decoder(**shape) == module
+def is_rounding(found: Difference) -> bool:
+    """Whether two numbers differ by no more than they are computed with."""
+    numbers = isinstance(found.one, float) and isinstance(found.other, float)
+    return numbers and isclose(found.one, found.other, rel_tol=1e-12)
 
 
-LLAMA_SHAPE = (
-    "layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab", "tied", "norm_eps", "rope_base",
-    "rope_scaling", "bias", "norms", "qk_norm", "moe", "rotary_share", "trained",
-)  # fmt: skip
+def stated_keys(module: Decoder, kind: str) -> dict[str, Any]:
+    """Everything that a decoder says, in the keys of this family, and in others that it does not read."""
+    head = {"architectures": [ARCHITECTURES[kind]], "model_type": kind}
+    return head | shape_keys(module) | layer_keys(module) | OWN_KEYS.get(kind, expert_keys)(module)
 
 
-def is_olmo(module: Decoder) -> bool:
-    """Whether layers are OLMo 2's: norms of outputs, and of all heads' queries and keys together."""
-    own = module.norms, module.qk_norm, module.rotary_share
-    return own == ("behind", "whole", 1.0) and not module.moe and module.bias != "qkv" and llama_like(module)
-
-
-def is_glm(module: Decoder) -> bool:
-    """Whether layers are GLM-4.5's: experts that are routed as DeepSeek-V3's, beside shared ones of the same width."""
-    moe, style = module.moe, (module.norms, module.qk_norm in (True, False), module.bias in ("none", "qkv"))
-    routed = moe is not None and routes_like_deepseek(moe) and moe.shared_ffn % moe.ffn == 0
-    plain = moe is not None and not (moe.latent or moe.shared_gate or moe.counts) and moe.every == 1
-    return style == ("before", True, True) and routed and plain and llama_like(module)
-
-
-def glm4_moe(module: Decoder) -> dict[str, Any]:
-    """Keys of GLM-4.5 besides those of Llama's shape."""
-    moe = module.moe
-    assert moe is not None
-    return {
-        "attention_bias": module.bias == "qkv",
-        "use_qk_norm": module.qk_norm,
-        "partial_rotary_factor": module.rotary_share,
-        "n_routed_experts": moe.experts,
-        "num_experts_per_tok": moe.topk,
-        "moe_intermediate_size": moe.ffn,
-        "n_shared_experts": moe.shared_ffn // moe.ffn,
-        "first_k_dense_replace": moe.dense_layers,
-        "norm_topk_prob": moe.normalised,
-        "routed_scaling_factor": moe.scale,
-        "n_group": moe.groups,
-        "topk_group": moe.group_topk,
-    }
-
-
-def unwritten_parts(module: Decoder) -> bool:
-    """Whether a decoder has parts that no config.json written here has."""
-    moe = module.moe
-    routed = moe is not None and (moe.scale != 1 or moe.groups > 1 or moe.shared_gate or moe.latent)
-    apart = module.norms != "before" or module.qk_norm == "whole"
-    return bool(apart or module.linear_attention or module.indexer or module.attention_gate or routed)
-
-
-def llama_keys(module: Decoder) -> dict[str, Any]:
+def shape_keys(module: Decoder) -> dict[str, Any]:
     """Keys that Llama and its descendants have in common."""
     return {
+        "vocab_size": module.vocab,
         "hidden_size": module.hidden,
         "intermediate_size": module.ffn,
         "num_hidden_layers": module.layers,
@@ -186,7 +111,70 @@ def llama_keys(module: Decoder) -> dict[str, Any]:
     }
 
 
-def gpt2(module: Decoder) -> dict[str, Any]:
+def layer_keys(module: Decoder) -> dict[str, Any]:
+    """Keys of biases, norms, windows and rotated dims, and of linear attention."""
+    kinds = [SLIDING if module.window_of(layer) else FULL for layer in range(module.layers)]
+    if module.linear_attention:
+        kinds = [LINEAR if word.startswith("L") else FULL for word in module.pattern.split()]
+    keys = {
+        "attention_bias": module.bias != "none",
+        "mlp_bias": module.bias == "all",
+        "use_qk_norm": module.qk_norm is True,
+        "partial_rotary_factor": module.rotary_share,
+        "use_sliding_window": SLIDING in kinds,
+        "sliding_window": module.window,
+        "layer_types": kinds,
+        "attn_output_gate": module.attention_gate,
+    }
+    linear = module.linear_attention
+    if linear:
+        keys |= {
+            "linear_num_value_heads": linear.heads,
+            "linear_num_key_heads": linear.key_heads,
+            "linear_key_head_dim": linear.key_dim,
+            "linear_value_head_dim": linear.value_dim,
+            "linear_conv_kernel_dim": linear.conv,
+        }
+    return keys
+
+
+def routed_keys(moe: Experts) -> dict[str, Any]:
+    """Keys of routers and experts that several families share."""
+    return {
+        "num_experts_per_tok": moe.topk,
+        "moe_intermediate_size": moe.ffn,
+        "norm_topk_prob": moe.normalised,
+        "n_routed_experts": moe.experts,
+        "routed_scaling_factor": moe.scale,
+        "n_group": moe.groups,
+        "topk_group": moe.group_topk,
+    }
+
+
+def expert_keys(module: Decoder) -> dict[str, Any]:
+    """Keys of experts behind a gated MLP's place."""
+    moe = module.moe
+    if moe is None:
+        return {}
+    blocks = [module.layer_kind(layer) for layer in range(module.layers)]
+    return routed_keys(moe) | {
+        "num_experts": moe.experts,
+        "shared_expert_intermediate_size": moe.shared_ffn,
+        "n_shared_experts": moe.shared_ffn // moe.ffn,
+        "first_k_dense_replace": moe.dense_layers,
+        "decoder_sparse_step": 1,
+        "mlp_only_layers": [layer for layer, kind in enumerate(blocks) if kind != "moe" and "experts" not in kind],
+        **balance_keys(module),
+    }
+
+
+def mixtral_keys(module: Decoder) -> dict[str, Any]:
+    """Keys of Mixtral, whose experts are counted under another name."""
+    keys = expert_keys(module)
+    return {"num_local_experts" if key == "num_experts" else key: value for key, value in keys.items()}
+
+
+def gpt2_keys(module: Decoder) -> dict[str, Any]:
     """Keys of GPT-2's shape."""
     return {
         "n_embd": module.hidden,
@@ -194,34 +182,62 @@ def gpt2(module: Decoder) -> dict[str, Any]:
         "n_layer": module.layers,
         "n_head": module.heads,
         "n_positions": module.max_positions,
+        POSITIONS: module.max_positions,
         "activation_function": "gelu",
         "layer_norm_epsilon": module.norm_eps,
-        "tie_word_embeddings": module.tied,
     }
 
 
-def window_keys(module: Decoder) -> dict[str, Any]:
-    """Qwen's keys of sliding windows."""
-    kinds = [SLIDING if module.window_of(layer) else FULL for layer in range(module.layers)]
-    return {"use_sliding_window": SLIDING in kinds, "sliding_window": module.window, "layer_types": kinds}
-
-
-def moe_layers(module: Decoder) -> list[bool]:
-    """Whether each layer has experts."""
-    return [module.layer_kind(layer) == "moe" for layer in range(module.layers)]
-
-
-def expert_keys(module: Decoder, kind: str) -> dict[str, Any]:
-    """Keys of the experts of Mixtral or Qwen3-MoE."""
-    moe = module.moe
-    if moe is None:
+def bamba_keys(module: Decoder) -> dict[str, Any]:
+    """Keys of Bamba's state spaces."""
+    space = module.state_space
+    if space is None:
         return {}
-    config: dict[str, Any] = {"num_experts_per_tok": moe.topk, **balance_keys(module)}
-    if kind == "mixtral":
-        return config | {"num_local_experts": moe.experts}
-    dense = [layer for layer, has in enumerate(moe_layers(module)) if not has]
-    config |= {"num_experts": moe.experts, "moe_intermediate_size": moe.ffn, "decoder_sparse_step": 1}
-    return config | {"mlp_only_layers": dense, "norm_topk_prob": moe.normalised}
+    full = [layer for layer, word in enumerate(module.pattern.split()) if word == "*-"]
+    steps = {} if space.step_max is None else {"time_step_limit": [space.step_min, space.step_max]}
+    return {
+        "attn_layer_indices": full,
+        "mamba_n_heads": space.heads,
+        "mamba_d_head": space.head_dim,
+        "mamba_n_groups": space.groups,
+        "mamba_d_state": space.state,
+        "mamba_d_conv": space.conv,
+        "mamba_expand": space.inner_width // module.hidden,
+        "mamba_chunk_size": space.chunk,
+        "mamba_conv_bias": space.conv_bias,
+        "mamba_proj_bias": space.bias,
+        **steps,
+    }
 
 
-CONFIG_WRITERS: dict[type, Callable[[Any], dict[str, Any] | None]] = {Decoder: decoder_config}
+def nemotron_keys(module: Decoder) -> dict[str, Any]:
+    """Keys of Nemotron-H's state spaces and experts."""
+    space, moe = module.state_space, module.moe
+    if space is None:
+        return {}
+    experts = routed_keys(moe) | {"moe_shared_expert_intermediate_size": moe.shared_ffn} if moe else {}
+    experts |= {"moe_latent_size": moe.latent} if moe and moe.latent else {}
+    return {
+        "hybrid_override_pattern": module.pattern.replace(" ", ""),
+        "mlp_hidden_act": module.mlp_activation,
+        "layer_norm_epsilon": module.norm_eps,
+        "mamba_num_heads": space.heads,
+        "mamba_head_dim": space.head_dim,
+        "ssm_state_size": space.state,
+        "n_groups": space.groups,
+        "conv_kernel": space.conv,
+        "use_conv_bias": space.conv_bias,
+        "use_bias": space.bias,
+        "chunk_size": space.chunk,
+        "time_step_min": space.step_min,
+        **experts,
+    }
+
+
+OWN_KEYS: dict[str, Callable[[Decoder], dict[str, Any]]] = {
+    "mixtral": mixtral_keys,
+    "gpt2": gpt2_keys,
+    "bamba": bamba_keys,
+    "nemotron_h": nemotron_keys,
+}
+FAMILY_OF_MODULE: dict[type, Callable[[Any], str | None]] = {Decoder: decoder_family}

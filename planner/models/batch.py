@@ -26,11 +26,21 @@ class EncoderFeatures:
     """Outputs of encoders that replace the embeddings of some tokens."""
 
     rows: Tensor  # (features) int64: which of this rank's local_tokens rows
-    values: Tensor  # (features, hidden)
+    # (features, hidden), or behind one another those of several depths: (features, depths x hidden)
+    values: Tensor
 
     def merge_into(self, x: Tensor) -> Tensor:
-        """Embeddings x `(local_tokens, hidden)` with these in place of some."""
-        return x.index_copy(0, self.rows, self.values.to(x.dtype))
+        """Embeddings x `(local_tokens, hidden)` with these, or the first of several depths, in place of some."""
+        return x.index_copy(0, self.rows, self.values[:, : x.shape[1]].to(x.dtype))
+
+    def add_deeper(self, layer: int, x: Tensor) -> Tensor:
+        """The output x `(local_tokens, hidden)` of a layer, with those of its depth added (arXiv 2406.04334)."""
+        first = (layer + 1) * x.shape[1]
+        return x.index_add(0, self.rows, self.values[:, first : first + x.shape[1]].to(x.dtype))
+
+    def depths(self, hidden: int) -> int:
+        """How many layers' outputs these are added to."""
+        return self.values.shape[1] // hidden - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +60,9 @@ class Batch:
     positions: Tensor  # (tokens) position of each token in its document, from 0
     cu_seqlens: Tensor  # (documents + 1) int32 in host memory: first token of each document; then group_tokens
     places: Tensor | None = None  # (tokens, axes) int64, of modules in which a token's place has several axes
+    extents: Tensor | None = (
+        None  # (tokens, 2) int64: rows and columns of the image that a token is of, where asked for
+    )
     windows: GridWindows | None = None  # of all group_tokens, in modules with windows of two dimensions
     sequence_parallel: SequenceParallel = NO_SEQUENCE_PARALLEL  # the ranks that share the documents
     tensor_parallel: TensorParallel = NO_TENSOR_PARALLEL  # the ranks that share the matrices: each has these tokens

@@ -29,7 +29,7 @@ from planner.models.sharding import (
 from planner.specs.layers import Audio, Decoder, Module, TextEncoder, Vit
 
 CPU = torch.device("cpu")
-PROJECTOR = "projector."  # what names of its parameters begin with
+PROJECTORS = ("projector.", "deep_projectors.")  # what names of their parameters begin with
 STATE_SPACE_INITIALISERS: dict[str, Callable[[Tensor], Tensor]] = {  # of uniform numbers in [0, 1), by element
     "decay_log": lambda x: (1 + 15 * x).log(),  # of 1 to 16
     "step_bias": lambda x: (0.001 * 100**x).expm1().log(),  # whose softplus is 0.001 to 0.1, uniform in its logarithm
@@ -63,7 +63,7 @@ def build(
 def freeze(network: nn.Module, spec: Module) -> None:
     """Turn gradients off for all parameters that the module does not train."""
     for name, parameter in network.named_parameters():
-        parameter.requires_grad_(spec.trained == "all" or (spec.trained == "projector" and name.startswith(PROJECTOR)))
+        parameter.requires_grad_(spec.trained == "all" or (spec.trained == "projector" and name.startswith(PROJECTORS)))
 
 
 def unsupported(spec: Module) -> str | None:
@@ -85,17 +85,7 @@ def unsupported(spec: Module) -> str | None:
 
 def unbuilt_part(spec: Module) -> str:
     """What a spec has that no block of the runtime computes yet, by name; empty: nothing."""
-    moe = spec.routed_experts
-    parts = (
-        (spec.linear_attention_shape, "linear attention"),
-        (spec.token_indexer, "sparse attention by an indexer"),
-        (spec.has_attention_gate, "a gate of attention's output"),
-        (moe and moe.latent, "experts in a width of their own"),
-        (spec.feature_depths, "features of a tower at several depths"),
-        (spec.place_table_size, "a table of positions that is interpolated for each image"),
-    )
-    found = [name for part, name in parts if part]
-    return f"the runtime has no {found[0]}" if found else ""
+    return "the runtime has no sparse attention by an indexer" if spec.token_indexer else ""
 
 
 @torch.no_grad()

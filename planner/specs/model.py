@@ -99,6 +99,9 @@ def task_fault(name: str, task: ModelTask, modules: Mapping[str, Module]) -> str
     widths = {module: modules[module].feature_width for module in task.modules}
     if task.loss == "own" and (len(task.modules) > 1 or any(widths.values())):
         return f"task `{name}` has no loss of its own: {' and '.join(widths)} output features | loss: contrastive"
+    deep = [module for module in task.modules if modules[module].feature_depths]
+    if deep:
+        return f"features of `{deep[0]}` of several depths are read by a decoder alone | leave out deep_layers"
     if task.loss == "contrastive" and (len(widths) < 2 or not all(widths.values()) or len({*widths.values()}) > 1):
         told = " and ".join(f"`{module}` has {width}" for module, width in widths.items())
         what = f"task `{name}` compares features of two modules of the same width, and {told}"
@@ -157,6 +160,8 @@ def edge_fault(edge: ModelEdge, source: Module, target: Module) -> str:
         return (
             f"every output of `{edge.source}` is a token of `{edge.target}` | leave out marks, or by: cross_attention"
         )
+    if source.feature_depths and edge.by != "tokens":
+        return f"features of `{edge.source}` of several depths take the place of tokens | by: tokens"
     width = target.cross_attention_width if edge.by == "cross_attention" else target.hidden
     if edge.by == "tokens" and target.class_tokens:
         return (

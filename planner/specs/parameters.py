@@ -91,7 +91,8 @@ def attention_parameters(module: Module) -> int:
     latent = module.latent_attention
     if latent:
         return latent_parameters(module, latent) + indexer_parameters(module) + module.sink_heads
-    gate = module.hidden * module.heads * head_dim(module) if module.has_attention_gate else 0
+    queries = module.heads * head_dim(module)
+    gate = (module.hidden + (module.bias != "none")) * queries if module.has_attention_gate else 0
     return projection_parameters(module, module.hidden) + gate + qk_norm_parameters(module) + module.sink_heads
 
 

@@ -27,7 +27,7 @@ def token_output_bytes(module: Module, dtype: Dtype) -> float:
     """
     if not module.feature_width:
         return LOG_PROBABILITY_BYTES
-    return module.feature_width / module.tokens_per_output * DTYPE_BYTES[dtype]
+    return module.sent_width / module.tokens_per_output * DTYPE_BYTES[dtype]
 
 
 def query_width(module: Module) -> int:

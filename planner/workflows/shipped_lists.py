@@ -28,6 +28,7 @@ class ShippedEntry:
     what: str
     source: str
     more: dict[str, int] = field(default_factory=dict)
+    origin: str = ""  # of a model: read from a config.json, described by its matrices, or shipped as it is
 
 
 def shipped_jobs() -> Iterator[ShippedEntry]:
@@ -82,7 +83,15 @@ def shipped_models() -> Iterator[ShippedEntry]:
         kinds = "" if len(counts) > 1 else f"{next(iter(model.modules.values())).__struct_config__.tag}, "
         what = f"{kinds}{total:,} parameters" + (f" ({parts})" if len(counts) > 1 else "")
         used = f", {active:,} for a token" if active != total else ""
-        yield ShippedEntry(name, what + used, model.source, {"parameters": total, "active": active, **counts})
+        more = {"parameters": total, "active": active, **counts}
+        yield ShippedEntry(name, what + used, model.source, more, model_origin(model))
+
+
+def model_origin(model: Model) -> str:
+    """Whether a model was read from a config.json, or is described by its matrices; or else is shipped as it is."""
+    if any(module.__struct_config__.tag == "described" for module in model.modules.values()):
+        return "described"
+    return "read" if model.source.startswith("config.json of") else "shipped"
 
 
 def read_families() -> Iterator[ShippedEntry]:

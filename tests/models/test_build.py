@@ -99,7 +99,7 @@ def test_unsupported_specs_say_why():
             build(spec)
 
 
-PLANNED_ONLY = ("deepseek-v3.2", "glm-5", "qwen3-vl-8b", "qwen3-vl-30b-a3b", "qwen3.5-122b-a10b")
+PLANNED_ONLY = ("deepseek-v3.2", "glm-5")
 
 
 @pytest.mark.every(3)
@@ -110,4 +110,4 @@ def test_shipped_modules_have_their_parameter_counts(name):
         if reason is None:
             assert count(build(spec, device=META)) == parameter_counts(spec).total
         else:
-            assert name in PLANNED_ONLY and re.match("the runtime has no .*(indexer|depths|scan|linear|latent)", reason)
+            assert name in PLANNED_ONLY and re.match("the runtime has no .*indexer", reason)

@@ -39,7 +39,9 @@ SPECS = {"llm": LLM, "vit": VIT, "ear": EAR, "eye": EYE, "drum": DRUM}
 SPECS |= {"photo": PHOTO, "tiled": TILED, "talk": TALK, "clip": CLIP, "tiles": TILES, "linear": LINEAR}
 SPECS |= {"text": TEXT, "bert": BERT, "reader": READER, "turning": TURNING, "seer": SEER, "late": LATE}
 SPECS |= {"gridded": with_fields(PHOTO, head_dim=4, positions="rope_2d", window=16, full_layers=(0,))}
-SPECS |= {"squares": SQUARES, "sections": SECTIONS}
+DEEP = Vit(layers=3, hidden=16, heads=4, ffn=24, patch=2, merge=2, out=32, patch_bias=True, positions="rope_2d",
+           place_table=25, deep_layers=(2, 0))  # fmt: skip
+SPECS |= {"squares": SQUARES, "sections": SECTIONS, "deep": DEEP}
 TEXTS = {0: 23, 1: 17, 2: 9, 3: 30}
 IMAGES = {0: 16, 1: 8, 2: 24, 3: 28}
 FEEDS = {0: 0, 1: 0, 2: 1, 3: 3}  # two images in the first text, none in the third

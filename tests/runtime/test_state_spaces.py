@@ -1,12 +1,12 @@
-"""Layers of state spaces, attention, MLPs and experts, one block or several each, sharded over ranks: the loss and the
-gradients of one process.
+"""Layers of state spaces, linear and other attention, MLPs and experts, one block or several each, sharded over ranks:
+the loss and the gradients of one process.
 """
 
 import pytest
 
 from planner.specs.base import with_fields
 from planner.specs.layers import Decoder
-from planner.specs.layers.components import Experts, StateSpace
+from planner.specs.layers.components import Experts, LinearAttention, StateSpace
 from tests.examples import soaked
 from tests.runtime.training_worlds import asked_for, run_all, spread
 
@@ -21,6 +21,12 @@ MOE = Decoder(
     **SHAPE, **PLAIN, state_space=SPACE, pattern="ME M *E -", moe=Experts(experts=4, topk=2, ffn=16, shared_ffn=8)
 )
 BIASED = with_fields(NEMOTRON, state_space=with_fields(SPACE, bias=True, step_max=0.05))
+LINEAR = LinearAttention(heads=8, key_heads=4, key_dim=6, value_dim=5, conv=3, chunk=8)
+NEXT = Decoder(
+    **SHAPE, linear_attention=LINEAR, pattern="LE *E L- LE", attention_gate=True, qk_norm=True, rotary_share=0.5,
+    moe=Experts(experts=4, topk=2, ffn=16, shared_ffn=8, shared_gate=True),
+)  # fmt: skip
+NARROW = with_fields(MOE, moe=with_fields(MOE.moe, latent=12))
 ALONE = [(0,), (1,), (2,), (3,)]
 UNEQUAL = [ALONE, ALONE[:1], ALONE[1:]]
 DATA, STAGES = {"dp": 4, "rows": UNEQUAL}, [[(0, 2), (1, 3)], [(0, 2)], [(1, 3)]]
@@ -42,11 +48,14 @@ PLANS = {
     "interleaved": spread(4, NEMOTRON, pp=2, dp=2, vpp=2, zero=1, rows=STAGES[:1] * 2),
     "zero bubble": spread(4, NEMOTRON, pp=2, dp=2, zero=1, rows=STAGES[:1] * 3, order="zb_h1"),
     "experts": spread(4, MOE, **DATA, zero=3, ep=2, recompute="selective"),
+    "linear attention": spread(4, NEXT, **DATA, zero=3, ep=2, recompute="selective"),
+    "linear attention, tensor parallel": spread(4, NEXT, tp=2, pp=2, ep=2, recompute="full"),
+    "latent experts": spread(4, NARROW, tp=2, dp=2, zero=1, ep=2, etp=2, rows=[[(0, 1), (2, 3)]] * 2),
     "experts of a stage": spread(4, MOE, pp=2, dp=2, zero=1, ep=2, rows=STAGES[:1] * 2),
 }
 
 
-OFTEN = ("zero 3, selective", "tensor parallel, experts", "zero bubble")  # the others in the soak
+OFTEN = ("linear attention", "zero 3, selective", "tensor parallel, experts", "zero bubble")  # the others in the soak
 
 
 @pytest.fixture(scope="module")

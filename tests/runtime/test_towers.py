@@ -1,5 +1,5 @@
-"""Towers with class tokens, tables of positions and other projectors have the loss and gradients of one process,
-however their images are cut.
+"""Towers with class tokens, tables of positions, deep features and other projectors have the loss and gradients of one
+process, however their images are cut.
 """
 
 from dataclasses import replace
@@ -43,6 +43,12 @@ PLANS = {
         ("stages", ({LOW: (0, 1), HIGH: (2,)}, {LOW: (3,)}), {"pp": 2, "dp": 2, "rank_order": "pp-dp"}),
     )
 }
+for how, cells, said in (
+    ("dp", APART, {"dp": 4}),
+    ("ulysses", CUT, {"dp": 4, "zero": 3}),
+    ("tp", ({LOW: (0, 1), HIGH: (2,)}, {LOW: (3,)}), {"tp": 2, "dp": 2}),
+):
+    PLANS[f"deep, {how}"] = plan_of_tower("deep", rows("deep", *cells), TILES, **said)
 PLANS["clip, a ring"] = plan_of_tower("clip", rows("clip", {LOW: (0, 1), HIGH: (2,)}, {ALL: (3,)}), PHOTOS, RING, dp=4)
 PLANS["clip, zero 3"] = joined(
     {"llm": layout("llm", dp=4, zero=3), "clip": layout("clip", dp=4, zero=3)},

@@ -1,7 +1,8 @@
 """Reads weights of a Hugging Face checkpoint into these models, and writes them: the same numbers under other names."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,14 @@ from torch import Tensor, nn
 
 from planner import files, hf
 from planner.errors import InputError
-from planner.hf import is_unread, layer_prefix, name_within, stored_block, stored_names, weight_family
+from planner.hf import is_unread, layer_prefix, name_within, stored_less, stored_names, weight_family
 from planner.models.build import build, init_weights
 from planner.models.checkpoints.native import fill_from_full, load_native
 from planner.models.checkpoints.safetensors_files import (
     SINGLE_FILE,
     SafetensorsCheckpoint,
     TensorDescription,
+    TensorEntry,
     write_tensors_streamed,
 )
 from planner.models.checkpoints.stored_shards import StoredShards
@@ -32,6 +34,11 @@ COMPUTED_BUFFERS = (
     "rotary_emb.inv_freq",
     "embeddings.position_ids",
 )  # which older checkpoints contain, although they are computed
+FUSED = {  # endings of stored tensors of several matrices: their names, and that of the output projection behind them
+    "qkv_proj": (("q_proj", "k_proj", "v_proj"), "o_proj"),
+    "qkv": (("q", "k", "v"), "proj"),
+    "gate_up_proj": (("gate_proj", "up_proj"), ""),
+}
 TIED_COPIES = {
     "lm_head.weight",
     *(f"cls.predictions.decoder.{leaf}" for leaf in ("weight", "bias")),
@@ -60,8 +67,30 @@ def set_initial_weights(model: nn.Module, spec: Module, first: InitialWeights) -
 def hugging_face_checkpoint(folder: Path) -> SafetensorsCheckpoint:
     """The tensors of a model, those of a multimodal one by the names of its modules. Raises InputError."""
     checkpoint = SafetensorsCheckpoint(folder)
-    checkpoint.entries = {name_within(name): entry for name, entry in checkpoint.entries.items()}
+    entries = {name_within(name): entry for name, entry in checkpoint.entries.items()}
+    checkpoint.entries = {part: each for name in entries for part, each in unfused(name, entries).items()}
     return checkpoint
+
+
+def unfused(name: str, entries: Mapping[str, TensorEntry]) -> dict[str, TensorEntry]:
+    """A stored tensor under its name; one of several matrices as its rows, which are consecutive in the file: queries,
+    as many as the output projection has inputs, and equal numbers of keys and values; gates and up projections.
+    """
+    found = re.fullmatch(r"(.*\.)(" + "|".join(FUSED) + r")\.(weight|bias)", name)
+    entry = entries[name]
+    if not found or not entry.shape:
+        return {name: entry}
+    prefix, fused, leaf = found.groups()
+    parts, output = FUSED[fused]
+    height, outer = entry.shape[0], entries.get(f"{prefix}{output}.weight")
+    first = outer.shape[1] if outer is not None and len(outer.shape) == 2 else height // len(parts)
+    rest, width = (height - first) // (len(parts) - 1), (entry.end - entry.begin) // max(1, height)
+    begin, split = entry.begin, {}
+    for part, count in zip(parts, (first, *[rest] * (len(parts) - 1)), strict=True):
+        shape, end = (count, *entry.shape[1:]), begin + count * width
+        split[f"{prefix}{part}.{leaf}"] = replace(entry, shape=shape, begin=begin, end=end)
+        begin = end
+    return split if begin == entry.end and rest >= 0 else {name: entry}
 
 
 def is_stored(spec: Module, checkpoint: SafetensorsCheckpoint) -> bool:
@@ -80,9 +109,8 @@ def load_checkpoint(model: nn.Module, spec: Module, folder: Path) -> None:
     checkpoint, parameters = hugging_face_checkpoint(folder), dict(model.named_parameters())
 
     def read(name: str) -> Tensor:
-        at, blocks = stored_block(name, spec)
-        values = read_stacked(checkpoint, stored_names(name, spec))
-        return as_matrix(values.chunk(blocks)[at] if blocks > 1 else values, parameters[name].dim())
+        values, less = read_stacked(checkpoint, stored_names(name, spec)), stored_less(name, spec)
+        return as_matrix(values.to(wide(values.dtype)) + less if less else values, parameters[name].dim())
 
     fill_from_full(parameters, parameter_splits(model), read, folder)
 
@@ -90,6 +118,11 @@ def load_checkpoint(model: nn.Module, spec: Module, folder: Path) -> None:
 def as_matrix(values: Tensor, dims: int) -> Tensor:
     """A stored tensor with `dims` dimensions: a convolution's kernel (out, in, ...) is a matrix (out, inputs) here."""
     return values.flatten(dims - 1) if values.dim() > dims else values
+
+
+def wide(dtype: torch.dtype) -> torch.dtype:
+    """The dtype in which numbers are added: float32 or better."""
+    return torch.promote_types(dtype, torch.float32)
 
 
 def require_checkpoint(specs: Sequence[Module], folder: Path) -> None:
@@ -140,9 +173,7 @@ def required_names(spec: Module, checkpoint: SafetensorsCheckpoint, folder: Path
     weight_family(spec)
     for name, parameter in build(spec, device=META).named_parameters():
         stored = stored_names(name, spec)
-        _, blocks = stored_block(name, spec)
-        first, *others = parameter.shape if len(stored) == 1 else parameter.shape[1:]
-        each = (first * blocks, *others)
+        each = tuple(parameter.shape if len(stored) == 1 else parameter.shape[1:])
         for stored_name in stored:
             shape = checkpoint.shape(stored_name)
             kernel = len(shape) > len(each) and (*shape[: len(each) - 1], prod(shape[len(each) - 1 :])) == each
@@ -161,6 +192,7 @@ def config_of(spec: Module, source: Path | None) -> Mapping[str, Any]:
     imported = hf.read(source)
     modules = [*imported.model.modules.values()]
     same = len(modules) == 1 and type(modules[0]) is type(spec) and not any(hf.function_differences(spec, modules[0]))
+    same = same and imported.config["model_type"] not in hf.FUSED_KINDS
     return imported.config if same else hf.to_config_like(spec, imported.config)
 
 
@@ -192,7 +224,8 @@ def save_checkpoint_streamed(
 def stored_tensors(name: str, values: Tensor, spec: Module) -> Iterator[Tensor]:
     """The stored tensors of one parameter: itself, or that of each expert, `(experts, ...)` to `(...)`."""
     if len(stored_names(name, spec)) == 1:
-        yield values
+        less = stored_less(name, spec)
+        yield (values.to(wide(values.dtype)) - less).to(values.dtype) if less else values
     else:
         yield from values
 

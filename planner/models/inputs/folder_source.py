@@ -127,7 +127,7 @@ class SampleFolderSource:
         if self.last is None or self.last[:2] != (spec, item):
             self.last = spec, item, self.contents(spec, item)
         outputs = (span[1] - span[0]) // spec.tokens_per_output
-        return self.last[2][span[0] : span[1]], torch.zeros(outputs, spec.feature_width)
+        return self.last[2][span[0] : span[1]], torch.zeros(outputs, spec.sent_width)
 
     def target_count(self, spec: Module, item: int, tokens: int) -> int:
         """The number of an item's targets."""

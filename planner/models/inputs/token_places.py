@@ -22,12 +22,12 @@ ItemGrids = Mapping[int, Sequence[TokenGrid]]  # by item of a module: which of i
 def token_places(
     spec: Module,
     packed: Sequence[Document],
-    spans: Iterable[tuple[Document, tuple[int, int]]],
+    spans: Sequence[tuple[Document, tuple[int, int]]],
     grids: ItemGrids,
     device: torch.device,
 ) -> dict[str, Any]:
-    """The fields `places` and `windows` of a batch of these documents, of which a rank has the spans; none for modules
-    whose tokens have a place in one axis.
+    """The fields `places`, `extents` and `windows` of a batch of these documents, of which a rank has the spans; none
+    for modules whose tokens have a place in one axis.
     """
     if spec.position_axes == 1:
         return {}
@@ -35,6 +35,9 @@ def token_places(
     none = torch.zeros(0, spec.position_axes, dtype=torch.int64)
     own = [of.get(document, none)[slice(*span)] for document, span in spans]
     fields: dict[str, Any] = {"places": torch.cat(own).to(device)}
+    if spec.place_table_size:
+        whole = {document: (places.amax(0, keepdim=True) + 1).expand_as(places) for document, places in of.items()}
+        fields["extents"] = torch.cat([whole.get(document, none)[slice(*span)] for document, span in spans]).to(device)
     if spec.window_side:
         fields["windows"] = grid_windows([of[document] for document in packed], spec.window_side, device)
     return fields

@@ -196,7 +196,7 @@ def synthetic_item(spec: Module, item: int, span: Sequence[int], seed: int) -> t
 def synthetic_target_vectors(spec: Module, item: int, span: Sequence[int], seed: int) -> Tensor:
     """Target vectors `(n / merged_tokens, out)` of a module that returns vectors."""
     first, last = (end // spec.tokens_per_output for end in span)
-    return uniform_rows(("targets", seed, item), first, last, spec.feature_width)
+    return uniform_rows(("targets", seed, item), first, last, spec.sent_width)
 
 
 def synthetic_patches(spec: Vit, item: int, first: int, last: int, seed: int) -> Tensor:

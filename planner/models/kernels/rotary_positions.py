@@ -84,14 +84,27 @@ def patch_table(places: Tensor, head_dim: int, dtype: torch.dtype, base: float =
     return table_of_angles(angles.flatten(1)[:, None], dtype)
 
 
+def section_axes(sections: Sequence[int], interleaved: bool) -> Tensor:
+    """The axis `(pairs)` int64 by which each pair rotates: section by section; or interleaved, time, row and column in
+    turn while the section of each lasts, and time in the places of those that are over (Qwen3-VL, arXiv 2511.21631).
+    """
+    if not interleaved:
+        return torch.repeat_interleave(torch.tensor(sections))
+    axes = torch.zeros(sum(sections), dtype=torch.int64)
+    for axis in (1, 2):
+        axes[axis : 3 * sections[axis] : 3] = axis
+    return axes
+
+
 def sectioned_table(
-    places: Tensor, sections: Sequence[int], dtype: torch.dtype, base: float, scaling: RopeScaling | None = None
+    places: Tensor, axes: Tensor, dtype: torch.dtype, base: float, scaling: RopeScaling | None = None
 ) -> RotaryTable:
     """The table `(tokens, 1, pairs)` of tokens in several axes `(tokens, axes)`: pairs have the angles that they always
-    have, each section by the place in an axis of its own.
+    have, by the place in the axis `(pairs)` of each.
     """
-    axes = torch.repeat_interleave(torch.tensor(sections, device=places.device))
-    angles = places[:, axes].double() * rotary_frequencies(2 * len(axes), base, scaling, places.device)
+    angles = places[:, axes.to(places.device)].double() * rotary_frequencies(
+        2 * len(axes), base, scaling, places.device
+    )
     return table_of_angles(angles[:, None], dtype, rotated_scale(scaling))
 
 

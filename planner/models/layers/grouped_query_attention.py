@@ -33,7 +33,8 @@ class GroupedQueryAttention(nn.Module):
         self.kv_heads = len(local_key_heads(spec.heads, kv_heads(spec), part))
         self.masking = Masking(spec.causal, spec.window_of(layer))
         queries, bias = spec.heads * self.head_dim, spec.bias != "none"
-        self.query = column_parallel(spec.hidden, queries, bias, dtype, part)
+        self.gates = spec.has_attention_gate  # whose rows stand behind those of each head's query
+        self.query = column_parallel(spec.hidden, queries * (1 + self.gates), bias, dtype, part)
         self.key = key_value_projection(spec, bias and spec.bias != "all_but_key", dtype, part)
         self.value = key_value_projection(spec, bias, dtype, part)
         self.output = row_parallel(queries, spec.hidden, has_output_bias(spec), dtype, part)
@@ -51,7 +52,9 @@ class GroupedQueryAttention(nn.Module):
         tensor = batch.tensor_parallel_for(self.part)
         x = recompute_along(tensor.all_gather, x)
         tokens = len(x)
-        q, k = self.query(x), self.key(x)
+        q, k, gate = self.query(x), self.key(x), None
+        if self.gates:
+            q, gate = (part.flatten(1) for part in torch.unflatten(q, 1, (self.heads, 2, self.head_dim)).unbind(2))
         if self.query_norm is not None and self.key_norm is not None and self.normalises_all:
             q, k = self.query_norm(q), self.key_norm(k)
         q, k = q.view(tokens, self.heads, self.head_dim), k.view(tokens, self.kv_heads, self.head_dim)
@@ -68,7 +71,8 @@ class GroupedQueryAttention(nn.Module):
                 q, k = apply_rotary(q, encoding), apply_rotary(k, encoding)
             attend = batch.sequence_parallel.attend
             out = run_part("attention", attend, q, k, v, batch.cu_seqlens, self.masking_of(batch), self.sinks)
-        return self.output(out.reshape(tokens, self.heads * self.head_dim), tensor)  # type: ignore[no-any-return]
+        out = out.reshape(tokens, self.heads * self.head_dim)
+        return self.output(out if gate is None else out * gate.sigmoid(), tensor)  # type: ignore[no-any-return]
 
     def masking_of(self, batch: Batch) -> Masking:
         """Which tokens attend to which: of images in two dimensions within their windows, where a layer has them."""

@@ -16,6 +16,7 @@ from planner.models.layers.cross_attention import CrossAttention
 from planner.models.layers.grouped_query_attention import GroupedQueryAttention
 from planner.models.layers.latent_attention import LatentAttention
 from planner.models.layers.linear import build_norm
+from planner.models.layers.linear_attention import LinearAttentionBlock
 from planner.models.layers.mixture_of_experts import MixtureOfExperts
 from planner.models.layers.mlp import Mlp
 from planner.models.layers.position_encoding import PositionEncoding
@@ -121,9 +122,11 @@ class NetworkLayer(nn.Module):
 
 def build_block(block: str, spec: Module, layer: int, dtype: torch.dtype, shard: ModuleShard) -> nn.Module:
     """The module of one block."""
-    moe, space = spec.routed_experts, spec.ssm
+    moe, space, linear = spec.routed_experts, spec.ssm, spec.linear_attention_shape
     if block == "state_space" and space:
         return StateSpaceBlock(spec, space, dtype, shard)
+    if block == "linear_attention" and linear:
+        return LinearAttentionBlock(spec, linear, dtype, shard)
     if block == "experts" and moe:
         return MixtureOfExperts(spec, moe, layer, dtype, shard)
     if block == "cross_attention":

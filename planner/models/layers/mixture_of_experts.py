@@ -13,6 +13,7 @@ from planner.models.autograd.deferred_weights import deferrable_linear, deferrab
 from planner.models.autograd.recompute import run_part
 from planner.models.batch import Batch
 from planner.models.kernels.grouped_gemm import GroupedProduct
+from planner.models.layers.linear import replicated_linear
 from planner.models.layers.mlp import ACTIVATIONS, Mlp
 from planner.models.sharding import ALL_EXPERTS, ExpertShard, ModuleShard, ParameterSplit
 from planner.models.token_dispatch import LOCAL_DISPATCHER, ExpertChoice
@@ -33,6 +34,9 @@ class MixtureOfExperts(nn.Module):
         self.router = Router(spec.hidden, moe, dtype)
         self.experts = ExpertMlps(spec, moe, dtype, shard.experts.get(layer, ALL_EXPERTS))
         self.shared = Mlp(spec, moe.shared_ffn, dtype, shard) if moe.shared_ffn else None
+        narrow = moe.latent > 0  # experts work in a width of their own
+        self.latent_down = replicated_linear(spec.hidden, moe.latent, False, dtype) if narrow else None
+        self.latent_up = replicated_linear(moe.latent, spec.hidden, False, dtype) if narrow else None
         self.shared_gate = nn.Parameter(torch.empty(1, spec.hidden, dtype=dtype)) if moe.shared_gate else None
 
     def forward(self, x: Tensor, batch: Batch) -> Tensor:
@@ -44,7 +48,9 @@ class MixtureOfExperts(nn.Module):
             else drop_over_capacity(choice, self.moe.capacity, batch.capacity_slices)
         )
         dispatch = batch.dispatchers.get(self.layer, LOCAL_DISPATCHER)
-        y = run_part("moe", dispatch.dispatch, x, within_capacity, self.experts)
+        routed = x if self.latent_down is None else self.latent_down(x)
+        y = run_part("moe", dispatch.dispatch, routed, within_capacity, self.experts)
+        y = y if self.latent_up is None else self.latent_up(y)
         if self.shared is not None:
             shared = run_part("mlp", self.shared, x, batch)
             y = y + (shared if self.shared_gate is None else shared * F.linear(x, self.shared_gate).sigmoid())
@@ -110,7 +116,7 @@ class ExpertMlps(nn.Module):
 
     def __init__(self, spec: Module, moe: Experts, dtype: torch.dtype, shard: ExpertShard) -> None:
         super().__init__()
-        count, width, hidden = shard.ep.size(moe.experts), shard.etp.size(moe.ffn), spec.hidden
+        count, width, hidden = shard.ep.size(moe.experts), shard.etp.size(moe.ffn), moe.latent or spec.hidden
         ep_split, etp_split = ParameterSplit(0, shard.ep, "ep"), ParameterSplit(1, shard.etp, "etp")
         self.etp = shard.etp
         self.splits: dict[str, tuple[ParameterSplit, ...]] = {}

@@ -5,7 +5,14 @@ from torch import Tensor
 
 from planner.models.batch import Batch
 from planner.models.kernels.relative_positions import bias_by_distance
-from planner.models.kernels.rotary_positions import RotaryTable, patch_table, rotary_dim, rotary_table, sectioned_table
+from planner.models.kernels.rotary_positions import (
+    RotaryTable,
+    patch_table,
+    rotary_dim,
+    rotary_table,
+    section_axes,
+    sectioned_table,
+)
 from planner.specs.layers import Module
 
 PositionEncoding = RotaryTable | Tensor  # rotary: two (tokens, 1, rotary_dim / 2); relative: (heads, 2 * longest - 1)
@@ -19,7 +26,8 @@ def position_encoding(spec: Module, batch: Batch, table: Tensor | None, dtype: t
     if spec.position_axes > 1:
         assert batch.places is not None, "batches of documents have them"
         if spec.rotary_sections:
-            return sectioned_table(batch.places, spec.rotary_sections, dtype, spec.rotary_base, spec.rotary_scaling)
+            axes = section_axes(spec.rotary_sections, spec.interleaves_sections)
+            return sectioned_table(batch.places, axes, dtype, spec.rotary_base, spec.rotary_scaling)
         return patch_table(batch.places, rotary_dim(spec), dtype, spec.rotary_base)
     if spec.rotates:
         return rotary_table(batch.positions, rotary_dim(spec), dtype, spec.rotary_base, spec.rotary_scaling)

@@ -33,7 +33,7 @@ class StateSpaceBlock(nn.Module):
         self.into = column_parallel(
             spec.hidden, sum(space.projection_widths), space.bias, dtype, part, space.projection_widths
         )
-        self.convolution = CausalConvolution(space, local, dtype, part)
+        self.convolution = CausalConvolution(space.projection_widths[1:4], space.conv, space.conv_bias, dtype, part)
         self.decay_log = nn.Parameter(torch.empty(local.heads, dtype=dtype))
         self.skip = nn.Parameter(torch.empty(local.heads, dtype=dtype))
         self.step_bias = nn.Parameter(torch.empty(local.heads, dtype=dtype))
@@ -73,12 +73,14 @@ class StateSpaceBlock(nn.Module):
 class CausalConvolution(nn.Module):
     """A causal depthwise convolution over the tokens of each document."""
 
-    def __init__(self, space: StateSpace, local: StateSpace, dtype: torch.dtype, part: EqualShard) -> None:
+    def __init__(self, sections: tuple[int, ...], width: int, bias: bool, dtype: torch.dtype, part: EqualShard) -> None:
+        """`sections`: channels of each part of the projected, which ranks share one by one; `width` in tokens."""
         super().__init__()
-        self.weight = nn.Parameter(torch.empty(local.convolution_channels, 1, local.conv, dtype=dtype))
-        self.bias = nn.Parameter(torch.empty(local.convolution_channels, dtype=dtype)) if local.conv_bias else None
-        split = ParameterSplit(0, part, "tp", space.projection_widths[1:4])  # x, B and C
-        self.splits = dict.fromkeys(("weight", "bias") if local.conv_bias else ("weight",), (split,))
+        channels = part.size(sum(sections))
+        self.weight = nn.Parameter(torch.empty(channels, 1, width, dtype=dtype))
+        self.bias = nn.Parameter(torch.empty(channels, dtype=dtype)) if bias else None
+        split = ParameterSplit(0, part, "tp", sections)
+        self.splits = dict.fromkeys(("weight", "bias") if bias else ("weight",), (split,))
 
     def forward(self, x: Tensor, lengths: list[int]) -> Tensor:
         """Map x `(tokens, channels)` to the same shape."""

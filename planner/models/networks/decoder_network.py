@@ -1,5 +1,7 @@
 """A causal decoder from token ids to the summed next-token cross-entropy."""
 
+from collections.abc import Collection
+
 import torch
 from torch import Tensor, nn
 
@@ -29,6 +31,14 @@ class DecoderNetwork(WordPredictionNetwork):
         """Embeddings `(local_tokens, hidden)`."""
         x = batch.with_features(self.embed_words(batch))
         return x if self.position is None else x + self.position(batch.tensor_parallel.local_rows(batch.positions))
+
+    def pauses(self, batch: Batch) -> Collection[int]:
+        return () if batch.features is None else range(batch.features.depths(self.spec.hidden))
+
+    def after_layer(self, layer: int, x: Tensor, batch: Batch) -> Tensor:
+        """The output of one of the first layers, with features of a deeper layer of a tower."""
+        assert batch.features is not None
+        return batch.features.add_deeper(layer, x)
 
     def output(self, x: Tensor, batch: Batch) -> Tensor:
         """The summed loss (scalar) of x `(local_tokens, hidden)`."""

@@ -3,7 +3,7 @@ encoders have in common: they return vectors for another module, or the squared 
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
 
 import torch
 import torch.nn.functional as F
@@ -45,6 +45,14 @@ class Network(nn.Module, ABC):
     def output(self, x: Tensor, batch: Batch) -> Tensor:
         """Map the last layer's x `(local_tokens, hidden)` to the loss (scalar), or to what another module reads."""
 
+    def pauses(self, batch: Batch) -> Collection[int]:
+        """Layers behind which something is done with their output."""
+        return ()
+
+    def after_layer(self, layer: int, x: Tensor, batch: Batch) -> Tensor:
+        """What goes on from the output x `(local_tokens, hidden)` of such a layer."""
+        return x
+
     def position_encoding(self, x: Tensor, batch: Batch) -> PositionEncoding | None:
         """The position encoding of this batch for all layers. x `(local_tokens, hidden)` gives the device and dtype."""
         return position_encoding(self.spec, batch, None if self.relative is None else self.relative.weight, x.dtype)
@@ -61,10 +69,24 @@ class Network(nn.Module, ABC):
             if self.passes_gradients_on and torch.is_grad_enabled() and not x.requires_grad:
                 x.requires_grad_()  # a micro-batch without features has the backward of all others
         encoding = self.position_encoding(x, batch)
-        numbers: Iterable[str] = self.layers if layers is None else map(str, layers)
-        x = run_layers([self.layers[number] for number in numbers], x, encoding_tensors(encoding), encoding, batch)
+        for run in cut_behind([*map(int, self.layers)] if layers is None else layers, self.pauses(batch)):
+            blocks = [self.layers[str(layer)] for layer in run]
+            x = run_layers(blocks, x, encoding_tensors(encoding), encoding, batch)
+            x = self.after_layer(run[-1], x, batch) if run[-1] in self.pauses(batch) else x
         has_head = self.has_last_layer and (layers is None or layers[-1] == self.spec.layers - 1)
         return self.output(x, batch) if has_head else x
+
+
+def cut_behind(layers: Iterable[int], pauses: Collection[int]) -> Iterator[list[int]]:
+    """Runs of these layers, each of which ends at a pause, or with the last."""
+    run: list[int] = []
+    for layer in layers:
+        run.append(layer)
+        if layer in pauses:
+            yield run
+            run = []
+    if run:
+        yield run
 
 
 class EncoderNetwork(Network):

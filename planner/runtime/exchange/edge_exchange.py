@@ -82,8 +82,10 @@ class EdgeExchange:
         return torch.tensor(rows, dtype=torch.int64, device=self.device)
 
     def features_buffer(self, key: InFlightKey) -> EncoderFeatures:
-        """Buffer (tokens, hidden) for encoder outputs that replace token embeddings of a micro-batch on this rank."""
-        rows, width = self.rows[key], self.plan.uses.models[key[0]].hidden
+        """Buffer (tokens, width) for encoder outputs that replace token embeddings of a micro-batch on this rank."""
+        rows, models = self.rows[key], self.plan.uses.models
+        read = (edge.source for edge in self.plan.edges if (edge.target, edge.by) == (key[0], "tokens"))
+        width = max((models[source].sent_width for source in read), default=models[key[0]].hidden)
         return EncoderFeatures(rows, self.zeros(len(rows), width, self.compute_dtypes[key[0]]))
 
     def zeros(self, rows: int, width: int, dtype: torch.dtype) -> Tensor:
@@ -100,7 +102,7 @@ class EdgeExchange:
                 reader = carried[0].reader[0]
                 dtype = self.compute_dtypes[send.module if send.of == "F" else reader]
                 rows = sum(transfer.route.rows for transfer in carried)
-                width = self.plan.uses.models[send.module].feature_width
+                width = self.plan.uses.models[send.module].sent_width
                 yield source, partial(self.zeros, rows, width, dtype)
 
     def send(self, task: Task) -> None:

@@ -14,6 +14,7 @@ from planner.launch import DeviceKind
 from planner.plan.mesh.rank_mesh import expert_layouts, expert_shards
 from planner.plan.plan_file import Layout, Plan, assignments
 from planner.plan.tasks.expand import expand
+from planner.plan.tokens.encoder_outputs import layout_stages
 from planner.runtime.checkpoint.resume_checks import require_resumable, require_save_folder
 from planner.runtime.preflight.data_checks import require_data
 from planner.runtime.preflight.table_checks import require_plain_run, table_refusals
@@ -201,6 +202,12 @@ def require_models(plan: Plan, options: RunOptions, name: str) -> None:
                 message, _, fix = reason.partition(" | ")
                 raise InputError(message, fix=fix)
             check_batch(spec, packed_documents([*sizes], [*map(part_lengths, sizes.values())]))
+    for edge in plan.edges:
+        depths, reader = len(plan.uses.models[edge.source].feature_depths), edge.target
+        first = layout_stages(plan.uses.models[reader], plan.layouts[reader])[0] if depths else ()
+        if len(first) < depths:
+            what = f"features of `{edge.source}` are added behind the first {depths} layers, of which the first stage"
+            raise InputError(f"{what} has {len(first)}", where=f"layouts.{reader}", fix="a longer first stage")
     require_data(plan, options)
     if options.weights is not None:
         decoders = [plan.uses.models[name] for name in plan.layouts if not plan.uses.models[name].feature_width]

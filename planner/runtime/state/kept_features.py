@@ -149,7 +149,7 @@ class KeptFeatures:
             if values is None or isinstance(values, Damaged):
                 self.counts += FeatureCounts(computed=len(task.items))
                 return None
-            found.append(values.view(-1, self.stage.spec.feature_width))
+            found.append(values.view(-1, self.stage.spec.sent_width))
         self.counts += FeatureCounts(read=len(found))
         return torch.cat(found).to(self.stage.clock.device)
 

@@ -62,6 +62,7 @@ class Decoder(TextStack, kw_only=True, tag_field="kind", tag="decoder"):
     # Rotary pairs that rotate by time, by row and by column, in this order; empty: all rotate by a token's index. The
     # three are equal in text, and after an image they go on from its largest (Qwen2-VL, arXiv 2409.12191).
     rope_sections: tuple[Count, ...] = ()
+    rope_interleaved: bool = False  # with sections: pairs alternate between the axes as long as each has some left
     rotary_share: Share = 1.0  # share of a head's D dims that are rotated: the first ones, an even number
     norm_eps: Amount = 1e-5  # added to the mean square, or the variance, that a norm divides by
 
@@ -136,6 +137,10 @@ class Decoder(TextStack, kw_only=True, tag_field="kind", tag="decoder"):
         return self.rope_sections
 
     @property
+    def interleaves_sections(self) -> bool:
+        return self.rope_interleaved
+
+    @property
     def position_axes(self) -> int:
         return 3 if self.rope_sections else 1
 
@@ -207,6 +212,8 @@ def check_rotary(module: Decoder) -> None:
     if isinstance(module.rope_scaling, YarnScaling) and module.rope_base <= 1:
         raise ValueError(f"with a rope_base of {module.rope_base:g} all pairs rotate alike | such as 10000")
     sections = module.rope_sections
+    if module.rope_interleaved and not sections:
+        raise ValueError("sections of rotary pairs alternate, and there are none | leave out rope_interleaved")
     if sections and (not rotary or len(sections) != 3 or 2 * sum(sections) != rotated):
         what = f"rope_sections {' + '.join(map(str, sections))} are not the {rotated / 2:g} rotary pairs of a head"
         raise ValueError(f"{what} | give three that add up to these, or leave them out")

@@ -92,6 +92,11 @@ class ModuleStack(Spec):
         return 0
 
     @property
+    def sent_width(self) -> int:
+        """The width of what is sent of an output: features of all depths."""
+        return self.feature_width * (1 + len(self.feature_depths))
+
+    @property
     def tokens_per_output(self) -> int:
         """Tokens that are merged into one output: shards and items are multiples of it."""
         return 1
@@ -197,6 +202,11 @@ class ModuleStack(Spec):
     def window_side(self) -> int:
         """Patches on a side of windows that are squares of their image; 0: windows, if any, are no squares."""
         return 0
+
+    @property
+    def interleaves_sections(self) -> bool:
+        """Whether pairs that rotate by time, row and column alternate; else each section is in one piece."""
+        return False
 
     @property
     def rotary_sections(self) -> tuple[int, ...]:
@@ -326,8 +336,15 @@ class ModuleStack(Spec):
         return "relative positions are of tokens on one rank" if self.relative_buckets else ""
 
     @property
+    def unseen_spread(self) -> float:
+        """The spread of a step's seconds that what the module does not say leaves."""
+        return 0.0
+
+    @property
     def unpipelined_reason(self) -> str:
         """Why its layers cannot be on several pipeline stages; empty: they can."""
+        if self.feature_depths:
+            return "its features of several depths are read on one stage"
         return "the table of relative positions is on the first stage alone" if self.relative_buckets else ""
 
     @property

@@ -14,9 +14,9 @@ from planner.models.checkpoints.hugging_face import load_checkpoint, require_che
 from planner.models.checkpoints.safetensors_files import SINGLE_FILE, SafetensorsCheckpoint
 from planner.models.inputs.training_items import SyntheticSamples, batch_of_documents
 from planner.models.sharding import EqualShard, ExpertShard, ModuleShard
-from planner.specs.base import Layers
+from planner.specs.base import Layers, with_fields
 from planner.specs.layers import Decoder, Vit
-from planner.specs.layers.components import Experts, StateSpace
+from planner.specs.layers.components import Experts, LinearAttention, StateSpace
 from planner.specs.layers.rope_scaling import LinearScaling, Llama3Scaling, YarnScaling
 from tests.checkpoint_files import save_checkpoint, write_tensors
 
@@ -45,6 +45,18 @@ SPECS |= {
         moe=Experts(**ROUTED, shared_ffn=40, dense_layers=1, scale=2.5, groups=3, group_topk=2),
     ),
 }  # fmt: skip
+LINEAR = LinearAttention(heads=4, key_heads=2, key_dim=6, value_dim=10, conv=3)
+GATED = {"kv_heads": 2, "head_dim": 16, "attention_gate": True, "qk_norm": True, "rotary_share": 0.25}
+SHARED = {"shared_ffn": 24, "shared_gate": True}
+SPECS |= {
+    "qwen3_next": Decoder(
+        **PLAIN, **GATED, linear_attention=LINEAR, pattern="LE L- *E", moe=Experts(experts=6, topk=2, ffn=20, **SHARED)
+    ),
+    "qwen3_next with equal heads": Decoder(
+        **PLAIN | {"layers": 2}, **GATED | {"qk_norm": True}, linear_attention=with_fields(LINEAR, key_heads=4),
+        pattern="LE *E", moe=Experts(experts=4, topk=3, ffn=8, normalised=False, **SHARED),
+    ),
+}  # fmt: skip
 SPACE = {"heads": 8, "head_dim": 8, "state": 5, "groups": 2, "chunk": 4}
 SQUARED = {"gated": False, "activation": "relu2", "positions": "none", "kv_heads": 2}
 SPECS |= {
@@ -54,6 +66,10 @@ SPECS |= {
         state_space=StateSpace(**SPACE, conv=3, conv_bias=False, bias=True, step_min=0.02),
         moe=Experts(experts=6, topk=2, ffn=20, shared_ffn=12, router_bias=True, scores="sigmoid"),
         pattern="M E - *",
+    ),
+    "nemotron_h with latent experts": Decoder(
+        **PLAIN | SQUARED, state_space=StateSpace(**SPACE, step_min=0.001), pattern="M E *",
+        moe=Experts(experts=6, topk=2, ffn=20, shared_ffn=12, router_bias=True, scores="sigmoid", latent=12),
     ),
     "bamba": Decoder(
         **PLAIN, kv_heads=2, state_space=StateSpace(**SPACE | {"groups": 1}, bias=True), pattern="M- *- M-",

@@ -11,7 +11,7 @@ from planner.models.inputs.training_items import PlannedItems, SyntheticSamples,
 from planner.models.kernels import blockwise_attention, packed_attention
 from planner.models.kernels.attention_tiles import Masking
 from planner.models.kernels.blockwise import LocalBlocks
-from planner.models.kernels.rotary_positions import patch_table, rotary_table, sectioned_table
+from planner.models.kernels.rotary_positions import patch_table, rotary_table, section_axes, sectioned_table
 from planner.specs.layers import Decoder, Vit
 from planner.specs.workload.items import Document, TokenGrid
 from tests.examples import examples
@@ -60,7 +60,9 @@ def test_text_alone_has_one_position():
     """Rotary sections of text rotate it as one axis does."""
     places = document_places(TEXT, Document(0, 9), ())
     one = rotary_table(torch.arange(9), 8, torch.float64, 50.0)
-    for mine, plain in zip(sectioned_table(places, (1, 1, 2), torch.float64, 50.0), one, strict=True):
+    for mine, plain in zip(
+        sectioned_table(places, section_axes((1, 1, 2), False), torch.float64, 50.0), one, strict=True
+    ):
         assert torch.equal(mine, plain)
 
 

@@ -9,7 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.hf.rope import scaling_keys
-from planner.models.kernels.rotary_positions import rotary_frequencies, rotary_table, rotated_scale, sectioned_table
+from planner.models.kernels.rotary_positions import (
+    rotary_frequencies,
+    rotary_table,
+    rotated_scale,
+    section_axes,
+    sectioned_table,
+)
 from planner.specs.base import with_fields
 from planner.specs.layers.rope_scaling import LinearScaling, Llama3Scaling, YarnScaling
 from tests.examples import examples
@@ -65,7 +71,7 @@ def test_sections_turn_as_one_axis_does_where_places_are_equal():
     scaling = YarnScaling(factor=4, original=64)
     places = torch.arange(9)[:, None].expand(-1, 3)
     for one, other in zip(
-        sectioned_table(places, (1, 1, 2), torch.float64, 50.0, scaling),
+        sectioned_table(places, section_axes((1, 1, 2), False), torch.float64, 50.0, scaling),
         rotary_table(torch.arange(9), 8, torch.float64, 50.0, scaling),
         strict=True,
     ):

@@ -8,7 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from planner.hf.decoders import read_decoder
+from planner.hf.decoders import read_module
 from planner.hf.families import DECODERS
 from planner.hf.hf_config import HfConfig
 from planner.models.batch import Batch, CrossAttentionMemory
@@ -51,7 +51,7 @@ def both():
     torch.manual_seed(3)
     theirs = varied(MllamaForCausalLM(config).eval())
     theirs.get_input_embeddings().padding_idx = None
-    spec = read_decoder(HfConfig(config.to_dict(), "config.json"), DECODERS["mllama_text_model"])
+    spec = read_module(HfConfig(config.to_dict(), "config.json"), DECODERS["mllama_text_model"])
     ours, stored = build(spec), dict(theirs.named_parameters())
     with torch.no_grad():
         for name, parameter in ours.named_parameters():

@@ -10,8 +10,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from planner.hf.hf_config import HfConfig
-from planner.hf.text_encoders import bert, t5
+from planner.hf import HfConfig, read_modules
+from planner.hf.encoders import t5
 from planner.hf.weight_names import stored_names
 from planner.models.batch import CrossAttentionMemory
 from planner.models.build import build
@@ -70,12 +70,19 @@ def assert_alike(ours, theirs, names, unseen=()):
             assert (gradient - wanted).norm() <= 1e-10 * max(wanted.norm(), floor), name
 
 
+def bert(config, kind):
+    return read_modules(HfConfig(config.to_dict() | {"architectures": [kind]}, "config.json"))["encoder"]
+
+
 @pytest.mark.parametrize("kind", ["BertForMaskedLM", "BertForPreTraining"])
 def test_a_checkpoint_of_bert_is_read(kind, tmp_path):
     from transformers import BertConfig
 
     config = BertConfig(**BERT, max_position_embeddings=9)
-    spec, theirs = bert(HfConfig(config.to_dict() | {"architectures": [kind]}, "config.json")), theirs_of(kind, config)
+    spec, theirs = (
+        bert(config, kind),
+        theirs_of(kind, config),
+    )
     theirs.save_pretrained(tmp_path)
     require_checkpoint([spec], tmp_path)
     model, want = build(spec, dtype=torch.float64), dict(theirs.named_parameters())
@@ -88,7 +95,7 @@ def test_bert(kind):
     from transformers import BertConfig
 
     config = BertConfig(**BERT, max_position_embeddings=160, layer_norm_eps=1e-3)
-    spec = bert(HfConfig(config.to_dict() | {"architectures": [kind]}, "config.json"))
+    spec = bert(config, kind)
     theirs = theirs_of(kind, config)
     theirs.get_input_embeddings().padding_idx = None  # the row of padding would have no gradient
     model = filled(spec, theirs, lambda name: stored_names(name, spec)[0])
