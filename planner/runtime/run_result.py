@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from planner.launch import SentBytes
+from planner.plan.task import RankWork
 from planner.runtime.health.spikes import Spike
 
 StopReason = Literal["steps", "time", "interrupt", "terminate", "hangup", "spike", "devices"]  # why a run stopped
@@ -88,6 +89,7 @@ class StepResult:
     sent_bytes: tuple[SentBytes, ...] = ()  # of each rank, kept for the same steps as `measured`
     table_seconds: float = 0.0  # of embedding tables, on the mean rank, waits for others among them
     features: FeatureCounts = NO_FEATURES  # of items of frozen encoders whose outputs are kept, on all ranks
+    work: tuple[RankWork, ...] = ()  # of each rank, wherever `measured` was taken
 
 
 @dataclass(frozen=True, slots=True)

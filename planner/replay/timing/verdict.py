@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Literal, NamedTuple
 
-from planner.replay.recording.recorded_names import LOADER, host_kind, is_communication
+from planner.plan.task import LOADER
+from planner.replay.recording.recorded_names import host_kind, is_communication
 from planner.replay.timing.critical_path import PathLink
 from planner.replay.timing.timed_replay import Replay, ReplayedStep
 
