@@ -12,6 +12,7 @@ from planner.calibrate.framework_fit import FittedCoefficients
 from planner.calibrate.left_out import with_left_out_seconds
 from planner.calibrate.own_run import CalibratedRun, calibrated_to_run, known_runs, write_own_runs
 from planner.calibrate.published_fit import calibrate_published, errors_by_source
+from planner.calibrate.trace_fit import calibrate_traces
 
 __all__ = [
     "GENERIC",
@@ -22,6 +23,7 @@ __all__ = [
     "PublishedFit",
     "calibrate_published",
     "calibrate_tables",
+    "calibrate_traces",
     "calibrated_to_run",
     "errors_by_source",
     "four_digits",

@@ -71,7 +71,7 @@ SUFFIXES = (".json", ".json.gz")
 
 def read_kineto_trace(path: str | Path) -> RecordedTrace:
     """Read the trace at `path`. Raises InputError."""
-    decoding = EventDecoder(Path(path))
+    decoding = EventDecoder(Path(path), TraceEvent)
     reading = TraceAssembler(str(path))
     for events in decoding.events():
         reading.add(events)
