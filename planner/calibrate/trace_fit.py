@@ -19,7 +19,7 @@ from planner.calibrate.curve_fit import FittedCurve
 from planner.calibrate.device_rates_fit import CalibratedDevice, dated
 from planner.calibrate.gemm_fit import fit_gemm, rounded_coefficients
 from planner.calibrate.kernel_tables import Array, KernelTable
-from planner.costs.compute.assumed_rates import complete_rates
+from planner.costs.compute import complete_rates
 from planner.errors import InputError
 from planner.plan.plan_file import Plan
 from planner.replay import RecordedTrace, RecordedWork, Replay, ShapedOperator, kernel_class, read_operators
@@ -57,10 +57,10 @@ def calibrate_traces(
     """
     works = [read_operators(path) for path in paths]
     operators = [each for work in works for each in work.operators]
-    rows = product_rows(operators)
-    device = with_measured_peak(base.device, rows)
+    products = product_times(operators)
+    device = with_measured_peak(base.device, products)
     fits: dict[str, FittedCurve] = {}
-    gemm = {dtype: fitted_products(of_dtype, dtype, device, str(paths[0]), fits) for dtype, of_dtype in rows.items()}
+    gemm = {dtype: fitted_products(each, dtype, device, str(paths[0]), fits) for dtype, each in products.items()}
     rest, fits["memory"] = fit_rest(operators, device, str(paths[0]))
     device = with_fields(device, memory_gb_per_s=max(device.memory_gb_per_s, round(rest.bandwidth / GB, 2)))
     rates = DeviceRates(
@@ -84,9 +84,9 @@ def calibrate_traces(
     return CalibratedDevice(profile, {name: dated(found, date) for name, found in fits.items()}, ())
 
 
-def product_rows(operators: Sequence[ShapedOperator]) -> dict[str, Shapes]:
+def product_times(operators: Sequence[ShapedOperator]) -> dict[str, Shapes]:
     """By dtype, seconds of one product of each shape m, n, k. Raises InputError where there are too few."""
-    rows: dict[str, Shapes] = {}
+    products: dict[str, Shapes] = {}
     for each in operators:
         at = PRODUCTS.get(each.name)
         if at is None or len(each.shapes) < at + 2 or each.seconds <= 0:
@@ -94,21 +94,21 @@ def product_rows(operators: Sequence[ShapedOperator]) -> dict[str, Shapes]:
         *batch, m, k = each.shapes[at]
         shape = (m, each.shapes[at + 1][-1], k)
         count = int(np.prod(batch)) if batch else 1
-        rows.setdefault(DTYPES.get(each.dtype, each.dtype), {}).setdefault(shape, []).append(each.seconds / count)
-    most = {dtype: shapes for dtype, shapes in rows.items() if len(shapes) >= LEAST_SHAPES}
+        products.setdefault(DTYPES.get(each.dtype, each.dtype), {}).setdefault(shape, []).append(each.seconds / count)
+    most = {dtype: shapes for dtype, shapes in products.items() if len(shapes) >= LEAST_SHAPES}
     if not most:
         what = f"fewer than {LEAST_SHAPES} shapes of matrix products are in the traces"
         raise InputError(what, where="--from-trace", fix="record whole training steps, with shapes")
     return most
 
 
-def with_measured_peak(device: Device, rows: dict[str, Shapes]) -> Device:
+def with_measured_peak(device: Device, products: dict[str, Shapes]) -> Device:
     """A CPU's peak is what its quickest products reached: its file has a guess."""
     if device.kind != "cpu":
         return device
     reached = {
         dtype: max(2.0 * m * n * k / min(seconds) for (m, n, k), seconds in shapes.items()) / TERA
-        for dtype, shapes in rows.items()
+        for dtype, shapes in products.items()
     }
     most = max(reached.values())
     return with_fields(
