@@ -1,4 +1,4 @@
-"""Fits device rates to tables of kernels, and framework coefficients to published step times or to a run of one's own.
+"""Fits device rates to tables of kernels or recordings, framework coefficients to step times or a run of one's own.
 
 Tables of kernels and collectives give a device's rates (`device_rates_fit`, with one module for each kind of kernel);
 published step times give the coefficients of frameworks and the sustained rates of devices (`published_fit`).
