@@ -17,22 +17,22 @@ from planner.workflows.replaying import replay_traces
 begin = time.perf_counter()
 answer = replay_traces([Path(path) for path in sys.argv[1:]])
 seconds = time.perf_counter() - begin
-from planner.replay import critical_path, replay
-from planner.replay.timing.timed_replay import middle_error, worst_error
+from planner.replay import find_critical_path, replay_graphs
+from planner.replay.timing import median_step_error, worst_step_error
 begin = time.perf_counter()
-critical_path(answer.replay)
+find_critical_path(answer.replay)
 path_seconds = time.perf_counter() - begin
 graphs = answer.replay.graphs
 optimistic = None
-if any(work.awaits for graph in graphs for work in graph.work):
-    optimistic = replay(graphs, ["inter-stream"]).step_seconds / answer.replay.measured_step_seconds - 1
+if any(work.awaits for graph in graphs for work in graph.op_timings):
+    optimistic = replay_graphs(graphs, ["inter-stream"]).step_seconds / answer.replay.measured_step_seconds - 1
 print(json.dumps({
-    "operations": sum(len(graph.work) for graph in graphs),
+    "operations": sum(len(graph.op_timings) for graph in graphs),
     "steps": len(answer.replay.steps),
     "median_error": answer.replay.median_error,
     "worst_error": answer.replay.worst_error,
-    "explained_median_error": middle_error(answer.explained),
-    "explained_worst_error": worst_error(answer.explained),
+    "explained_median_error": median_step_error(answer.explained),
+    "explained_worst_error": worst_step_error(answer.explained),
     "copied": answer.replay.copied._asdict(),
     "step_without_inter_stream": optimistic,
     "seconds": seconds,

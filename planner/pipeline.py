@@ -25,7 +25,7 @@ from planner.check import (
     update_folder,
 )
 from planner.errors import InputError
-from planner.ledger import ComparedRun, compare_run
+from planner.ledger import ComparedRun, SlowRankWatch, compare_run
 from planner.plan.legal.plan_laws import require_legal
 from planner.plan.plan_file import Plan
 from planner.scoring import Score, require_memory, score, scored_at, task_seconds, with_bound_digest, with_loader
@@ -129,7 +129,8 @@ def run(
     runtime.require_quick_checks(plan, options)
     scores = verify(plan) if plan.uses.prices.has_prices else []
     with online.run_planner(plan, options.steps_folder(plan), options.step_count(plan), options.base, job):
-        result = runtime.run(plan, options, on_step, task_seconds(scores), devices)
+        hear = SlowRankWatch([each.timeline for each in scores]).hearing(on_step)
+        result = runtime.run(plan, options, hear, task_seconds(scores), devices)
     followed = online.trained_steps(plan, options.steps_folder(plan), len(result.steps), result.steps_before)
     tolerance = runtime.parity_tolerance(plan, options.dtype) if result.verify else None
     return compare_run(plan, scores, result, followed, tolerance)

@@ -16,6 +16,7 @@ TABLES = (
     "calibrate/device_rates_fit.py",
     "calibrate/fit_files.py",
     "calibrate/kernel_tables.py",
+    "calibrate/trace_fit.py",
     "cli/verbs/measurements.py",  # the option --rows
     "cli/views/calibration_tables.py",
     "cli/views/ledger_tables.py",

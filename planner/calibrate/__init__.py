@@ -1,4 +1,4 @@
-"""Fits device rates to tables of kernels, and framework coefficients to published step times or to a run of one's own.
+"""Fits device rates to tables of kernels or recordings, framework coefficients to step times or a run of one's own.
 
 Tables of kernels and collectives give a device's rates (`device_rates_fit`, with one module for each kind of kernel);
 published step times give the coefficients of frameworks and the sustained rates of devices (`published_fit`).
@@ -12,6 +12,7 @@ from planner.calibrate.framework_fit import FittedCoefficients
 from planner.calibrate.left_out import with_left_out_seconds
 from planner.calibrate.own_run import CalibratedRun, calibrated_to_run, known_runs, write_own_runs
 from planner.calibrate.published_fit import calibrate_published, errors_by_source
+from planner.calibrate.trace_fit import calibrate_traces
 
 __all__ = [
     "GENERIC",
@@ -22,6 +23,7 @@ __all__ = [
     "PublishedFit",
     "calibrate_published",
     "calibrate_tables",
+    "calibrate_traces",
     "calibrated_to_run",
     "errors_by_source",
     "four_digits",

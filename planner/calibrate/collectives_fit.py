@@ -65,17 +65,16 @@ def fit_collectives(table: KernelTable) -> CollectiveFits:
     )
 
 
-def fit_line(table: KernelTable) -> FittedCurve:
-    """Fit latency_us and gb_per_s of one kind at one number of ranks. Raises InputError, as `fit_curve` does."""
+def fit_line(table: KernelTable, *, large: bool = True) -> FittedCurve:
+    """Fit latency_us and gb_per_s of one kind at one number of ranks; `large`: of the sizes that training sends alone.
+    Raises InputError, as `fit_curve` does.
+    """
     coefficients = (
         BoundedCoefficient("gb_per_s", 1e-3, 1e5, 100.0, prior=None),
         BoundedCoefficient("latency_us", 0.0, 1e6, 10.0),
     )
-    return fit_curve(
-        KernelFormula(coefficients, ("message_size",), collective_seconds),
-        table,
-        np.asarray(buffer_bytes(table) >= LEAST_BYTES),
-    )
+    inside = buffer_bytes(table) >= LEAST_BYTES if large else table.seconds > 0
+    return fit_curve(KernelFormula(coefficients, ("message_size",), collective_seconds), table, np.asarray(inside))
 
 
 def collective_seconds(table: KernelTable, values: dict[str, float]) -> Array:

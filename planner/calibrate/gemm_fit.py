@@ -42,8 +42,10 @@ def read_gemm(path: str, dtype: str = "bf16", system: str = "") -> KernelTable:
     return read_table(path, numbers, {"gemm_dtype": name, "system": system}).only(gemm_dtype=name, system=system)
 
 
-def fit_gemm(table: KernelTable, peak_tflops: float) -> GemmFit:
-    """The curve of a table's matrix products. Raises InputError, as `fit_curve` does."""
+def fit_gemm(table: KernelTable, peak_tflops: float, inside: Mask | None = None) -> GemmFit:
+    """The curve of a table's matrix products; `inside` (rows,): those that are fitted, by default of training's shapes.
+    Raises InputError, as `fit_curve` does.
+    """
     peak = peak_tflops * 1e12
 
     def seconds(kernels: KernelTable, values: dict[str, float]) -> Array:
@@ -55,7 +57,7 @@ def fit_gemm(table: KernelTable, peak_tflops: float) -> GemmFit:
         BoundedCoefficient("launch_us", 0.0, 1e4, 10.0),
     )
     form = KernelFormula(coefficients, ("m", "n", "k"), seconds)
-    curve = fit_curve(form, table, is_training_shape(table), gemm_flops(table) / peak)
+    curve = fit_curve(form, table, is_training_shape(table) if inside is None else inside, gemm_flops(table) / peak)
     return GemmFit(GemmCurve(**rounded_coefficients(curve.values)), curve)
 
 

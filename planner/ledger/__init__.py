@@ -20,13 +20,15 @@ from planner.ledger.run_ledger import (
     drift_by_plan,
     read_entries,
 )
+from planner.ledger.slow_ranks import ComparedRanks, SlowRank, SlowRankWatch
 from planner.ledger.step_difference import DifferenceLine, StepDifference, explain_difference, sum_by_name
-from planner.ledger.step_overlay import StepOverlay, measured_steps_of_plan, overlay_steps, slow_ranks
+from planner.ledger.step_overlay import StepOverlay, measured_steps_of_plan, overlay_steps
 from planner.ledger.work_kinds import KindSeconds, MeasuredTask, measured_timeline, seconds_by_kind
 
 __all__ = [
     "AccuracyFigures",
     "AccuracyReport",
+    "ComparedRanks",
     "ComparedRun",
     "DifferenceLine",
     "KindSeconds",
@@ -36,6 +38,8 @@ __all__ = [
     "Predictor",
     "RunDrift",
     "RunEntry",
+    "SlowRank",
+    "SlowRankWatch",
     "StepDifference",
     "StepOverlay",
     "UnreadLine",
@@ -55,6 +59,5 @@ __all__ = [
     "peak_memory_use",
     "read_entries",
     "seconds_by_kind",
-    "slow_ranks",
     "sum_by_name",
 ]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from statistics import mean, median
 from typing import TYPE_CHECKING
 
+from planner.ledger.slow_ranks import ComparedRanks, compare_ranks, work_of_ranks
 from planner.ledger.work_kinds import KindSeconds, MeasuredTask, measured_timeline, seconds_by_kind
 from planner.plan.plan_file import Plan
 from planner.plan.tasks.expand import expand
@@ -96,6 +97,9 @@ def bytes_by_use(memory: "RankMemory") -> dict[str, float]:
     }
 
 
+NO_RANKS = compare_ranks((), ())
+
+
 @dataclass(frozen=True, slots=True)
 class ComparedRun:
     """A run of a plan: what was measured, beside what was predicted."""
@@ -118,6 +122,7 @@ class ComparedRun:
     sent_bytes: "tuple[SentBytes, ...]" = ()  # by rank, in the last step
     steps_before: int = 0  # steps of the checkpoint that it resumed
     features: "tuple[FeatureCounts, ...]" = ()  # by step, of items of encoders whose outputs are kept; empty: of none
+    ranks: ComparedRanks = NO_RANKS  # where steps are predicted
 
 
 FollowedSteps = Iterable[
@@ -133,7 +138,7 @@ def compare_run(
     tolerance: "ParityTolerance | None",
 ) -> ComparedRun:
     """A run's result beside the scores of the plan's steps (none: the plan has no prices)."""
-    predicted, seconds, traced, memory = [], [], [], []
+    predicted, seconds, traced, memory, work = [], [], [], [], []
     for at, (step, (followed, number)) in enumerate(
         zip(result.steps, followed_steps, strict=True), result.steps_before
     ):
@@ -144,6 +149,8 @@ def compare_run(
         if not step.measured:  # an early step: only the last ones are kept
             continue
         memory.append((step.memory, expected))
+        if expected and step.work:
+            work.append((step.work, work_of_ranks(expected.timeline)))
         of_plan = number if followed is plan else at  # steps planned during the run are beyond the plan's own
         traced.append(traced_step(followed, number, step, of_plan, at))
     kinds = seconds_by_kind(predicted[len(predicted) - len(traced) :], [step.timeline for step in traced])
@@ -166,6 +173,7 @@ def compare_run(
         memory=peak_memory_use(plan, memory),
         sent_bytes=result.steps[-1].sent_bytes,
         steps_before=result.steps_before,
+        ranks=compare_ranks(*zip(*work, strict=True)) if work else NO_RANKS,
         features=tuple(step.features for step in result.steps)
         if any(any(step.features) for step in result.steps)
         else (),

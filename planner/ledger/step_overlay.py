@@ -1,65 +1,20 @@
 """Comparison of a measured trace with a plan's simulation, step by step, once it is known to be of this plan.
 
-Beside the step stand the compute seconds of each rank, and the stragglers that make all others wait.
+Beside the step stand the slow ranks that make all others wait.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 
 from planner.errors import InputError
+from planner.ledger.slow_ranks import SlowRank, slow_ranks, work_of_ranks
 from planner.ledger.step_difference import StepDifference, explain_difference
 from planner.plan.task import Task
 from planner.simulate import RecordedStep, Timeline, TracedStep, median_step, read_steps
 
-PHASES = ("F", "B", "I", "W")
-STRAGGLER_RATIO = (
-    1.1  # over the median: stragglers in MegaScale took about a tenth longer (arXiv 2402.15627, section 5)
-)
 MOST_NAMED = 3  # tasks to name in an error
 FIX = "give the plan that was run, or run this one with `planner run PLAN --trace FILE`"
-
-
-@dataclass(frozen=True, slots=True)
-class RankComputeTime:
-    """Simulated and measured compute seconds of one rank, without waiting."""
-
-    rank: int
-    simulated: float
-    measured: float
-
-    @property
-    def ratio(self) -> float:
-        """Measured over simulated seconds."""
-        return self.measured / self.simulated
-
-
-def compute_times(simulated: Timeline, measured: Timeline) -> tuple[RankComputeTime, ...]:
-    """Compute time of every rank that computes in both timelines."""
-    expected, found = compute_seconds(simulated), compute_seconds(measured)
-    everyone = [(rank, expected.get(simulated.representative_of(rank), 0.0)) for rank in sorted(found)]
-    return tuple(RankComputeTime(rank, seconds, found[rank]) for rank, seconds in everyone if seconds > 0)
-
-
-def compute_seconds(timeline: Timeline) -> dict[int, float]:
-    """Compute seconds by rank."""
-    seconds: dict[int, float] = {}
-    for event in timeline.events:
-        if event.phase in PHASES:
-            for rank in event.ranks:
-                seconds[rank] = seconds.get(rank, 0.0) + event.seconds - event.comm
-    return seconds
-
-
-def slow_ranks(paced: tuple[RankComputeTime, ...]) -> list[RankComputeTime]:
-    """Stragglers, slowest first: ranks whose ratio exceeds the median ratio by more than a tenth."""
-    if len(paced) < 2:
-        return []
-    usual = median(each.ratio for each in paced)
-    return sorted(
-        (each for each in paced if each.ratio > STRAGGLER_RATIO * usual), key=lambda each: (-each.ratio, each.rank)
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +27,7 @@ class StepOverlay:
     recorded: RecordedStep
     measured_count: int  # number of measured steps of it in the file
     explained: StepDifference
-    compute_times: tuple[RankComputeTime, ...]
+    slow: list[SlowRank]
 
     @property
     def traced(self) -> TracedStep:
@@ -91,8 +46,8 @@ def overlay_steps(
         if of_step:
             chosen = median_step(of_step)
             explained = explain_difference(timeline, chosen.timeline, tasks)
-            times = compute_times(timeline, chosen.timeline)
-            overlays.append(StepOverlay(step, timeline, tasks, chosen, len(of_step), explained, times))
+            slow = slow_ranks(*map(work_of_ranks, (chosen.timeline, timeline)))
+            overlays.append(StepOverlay(step, timeline, tasks, chosen, len(of_step), explained, slow))
     return tuple(overlays)
 
 

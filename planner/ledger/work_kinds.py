@@ -4,11 +4,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from planner.plan.task import Task
+from planner.plan.task import WORK_OF_PHASE, Task
 from planner.simulate import TaskEvent, Timeline, is_feed
 from planner.specs.base import Ranks
 
-KINDS = {"F": "forward", "B": "backward", "I": "backward", "W": "backward", "update": "update"}
 EXCHANGE = "exchange between ranks of a group"
 STAGE_EXCHANGE = "exchange between stages"
 OUTPUT_EXCHANGE = "outputs of encoders to who reads them"
@@ -32,7 +31,13 @@ def seconds_by_kind(predicted: Sequence[Timeline], measured: Sequence[Timeline])
     expected, found = mean_seconds_by_kind(predicted), mean_seconds_by_kind(measured)
     return [
         KindSeconds(name, expected.get(name, 0.0), found.get(name, 0.0))
-        for name in (*dict.fromkeys(KINDS.values()), EXCHANGE, STAGE_EXCHANGE, OUTPUT_EXCHANGE, COLLECTIVES_AND_WAIT)
+        for name in (
+            *dict.fromkeys(WORK_OF_PHASE.values()),
+            EXCHANGE,
+            STAGE_EXCHANGE,
+            OUTPUT_EXCHANGE,
+            COLLECTIVES_AND_WAIT,
+        )
     ]
 
 
@@ -47,11 +52,11 @@ def mean_seconds_by_kind(timelines: Sequence[Timeline]) -> dict[str, float]:
 
 def step_seconds_by_kind(timeline: Timeline) -> dict[str, float]:
     """Seconds of the mean rank in one step, by kind of work."""
-    parts, doing = dict.fromkeys((*KINDS.values(), EXCHANGE), 0.0), timeline.rank_multiplicity()
+    parts, doing = dict.fromkeys((*WORK_OF_PHASE.values(), EXCHANGE), 0.0), timeline.rank_multiplicity()
     for event in timeline.events:
-        if event.phase in KINDS:
+        if event.phase in WORK_OF_PHASE:
             ranks = doing(event.ranks) / timeline.ranks
-            parts[KINDS[event.phase]] += (event.seconds - event.comm) * ranks
+            parts[WORK_OF_PHASE[event.phase]] += (event.seconds - event.comm) * ranks
             parts[EXCHANGE] += event.comm * ranks
     without_feeds = [event for event in timeline.events if not is_feed(event)]
     parts[STAGE_EXCHANGE] = exposed_transfer_seconds(timeline, without_feeds)
@@ -67,8 +72,8 @@ def exposed_transfer_seconds(timeline: Timeline, events: Iterable[TaskEvent]) ->
     busy: dict[int, list[tuple[float, float]]] = defaultdict(list)
     doing = timeline.rank_multiplicity()
     for event in events:
-        if event.phase in KINDS or event.phase in ("send", "recv"):
-            of_kind = busy if event.phase in KINDS else moved
+        if event.phase in WORK_OF_PHASE or event.phase in ("send", "recv"):
+            of_kind = busy if event.phase in WORK_OF_PHASE else moved
             for rank in event.ranks:
                 of_kind[rank].append((event.start, event.end))
     each = ((rank, union_seconds([*spans, *busy[rank]]) - union_seconds(busy[rank])) for rank, spans in moved.items())

@@ -21,6 +21,15 @@ from planner.specs.sequence_sharding import SequenceSplit, whole_shares
 from planner.specs.workload.items import Document, packed_documents
 
 Phase = Literal["F", "B", "I", "W", "send", "recv", "gather", "sync", "update", "offload", "loss"]
+LOADER = "data loader"
+RankWork = dict[str, float]  # seconds of one rank's own work in a step by kind: of a phase, or the loader
+WORK_OF_PHASE: dict[Phase, str] = {
+    "F": "forward",
+    "B": "backward",
+    "I": "backward",
+    "W": "backward",
+    "update": "update",
+}
 PHASE_STREAMS: dict[Phase, str] = {
     "F": "compute",
     "B": "compute",

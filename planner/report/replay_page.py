@@ -46,7 +46,7 @@ def replay_page(title: str, found: ReplayFindings) -> Page:
     figures = [
         Figure("Median step", duration(replay.measured_step_seconds), "measured, until its work ends on the device"),
         Figure(named, percent(verdict.shares[verdict.bound]), f"of the critical path: {what.strip()}"),
-        Figure("Explained", percent(verdict.explained), "of the steps, by what the trace shows"),
+        Figure("Explained", percent(verdict.explained), explained_text(verdict)),
         Figure("The host runs ahead", duration(verdict.host_ahead), "of the device at the end of a step"),
     ]
     if slow and slow.cause:
@@ -72,6 +72,14 @@ def replay_page(title: str, found: ReplayFindings) -> Page:
         data={"page": "recording"},
         summary={"page": "recording", "ranks": ranks, "steps": steps, "bound": verdict.bound},
     )
+
+
+def explained_text(verdict: Verdict) -> str:
+    """By what the steps are explained."""
+    shown = percent(verdict.explained - verdict.hidden)
+    if verdict.hidden < 0.0005:
+        return "of the steps, by what the trace shows"
+    return f"of the steps: {shown} by what the trace shows, the rest by work within launched graphs"
 
 
 def breakdown_table(replay: Replay) -> Markup:

@@ -77,6 +77,7 @@ def parser() -> argparse.ArgumentParser:
     add("--on-spike", choices=get_args(OnSpike))
     add("--spike-steps", type=int, metavar="STEPS")
     add("--check-replicas", type=int, metavar="STEPS")
+    add("--record", type=Path, metavar="DIR")
     add("--memory-snapshot", type=Path, metavar="DIR")
     add("--learning-rate", type=float)  # from here on the fields of `TrainingOptions`, by their names
     add("--schedule", choices=get_args(LearningRateSchedule))

@@ -11,6 +11,7 @@ from typing import Literal, get_args
 from planner.errors import InputError
 from planner.plan.plan_file import Plan
 from planner.plan.step_files import step_folder
+from planner.plan.task import RankWork
 from planner.specs.base import Ranks
 from planner.specs.parallelism import Dtype
 from planner.specs.run_option_help import OnSpike
@@ -100,6 +101,7 @@ class RunOptions:
     spike_steps: int = 8  # a spike of the loss that lasts longer is malignant
     check_replicas: int | None = None  # compare replicas after every so many steps, and before saving; None: never
     table_scale: float | None = None  # c of embedding tables' AdaGrad (models/embedding_shard.py); None: their groups
+    record: Path | None = None  # folder for what torch.profiler records of the first steps; None: nothing is recorded
     memory_snapshot: Path | None = None  # folder for the memory history of each GPU in the last step; None: no
 
     def step_count(self, plan: Plan) -> int:
@@ -149,3 +151,4 @@ class Progress:
     loss: float  # per token that has a target
     tokens: int
     seconds: float
+    work: tuple[RankWork, ...] = ()  # of each rank; of many ranks, in the last steps only

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from planner.launch import SentBytes
+from planner.plan.task import RankWork
 from planner.runtime.health.spikes import Spike
 
 StopReason = Literal["steps", "time", "interrupt", "terminate", "hangup", "spike", "devices"]  # why a run stopped
@@ -89,6 +90,7 @@ class StepResult:
     table_seconds: float = 0.0  # of embedding tables, on the mean rank, waits for others among them
     loading: float = 0.0  # seconds before the step in which the slowest rank waited for items that its loader loads
     features: FeatureCounts = NO_FEATURES  # of items of frozen encoders whose outputs are kept, on all ranks
+    work: tuple[RankWork, ...] = ()  # of each rank, wherever `measured` was taken
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,7 @@ OPTION_HELP = {
     "on_spike": "What follows a spike of the loss that lasts: a line in the log, or a rollback to the last checkpoint.",
     "spike_steps": "A spike of the loss lasts if it is not over after so many steps.",
     "check_replicas": "Compare states that several ranks hold, after every this many steps and before saving.",
+    "record": "Record the first steps by torch.profiler into this folder, for `planner replay` and `calibrate`.",
     "memory_snapshot": "GPUs only: a folder for the history of every GPU's memory, for pytorch.org/memory_viz.",
     "seed": "Seed of weights and synthetic data.",
 }

@@ -4,7 +4,7 @@ import hashlib
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -17,6 +17,7 @@ from planner.ledger import ComparedRun, RunDrift, RunEntry, UnreadLine, append_e
 from planner.ledger import drift_by_plan as drifts
 from planner.plan.plan_file import Plan
 from planner.specs import library
+from planner.specs.base import with_fields
 from planner.specs.hardware.profile import Profile
 from planner.specs.inputs import JobOptions, load_job
 from planner.specs.loader import LoaderFile
@@ -159,6 +160,35 @@ def calibrate_tables(
     base, _ = library.read_named(device, Profile)
     made = assemble(folder, base, today(), on_progress)
     if target:
+        files.write(target, made.profile)
+    return made, target
+
+
+def calibrate_traces(
+    traces: Sequence[Path],
+    of_plan: tuple[Path | None, float | None, bool],
+    device: str | None,
+    target: Path | None,
+    on_progress: OnProgress = silent,
+) -> "tuple[CalibratedDevice, Path | None]":
+    """Fit this machine's rates to recordings of torch.profiler; `of_plan`: what they are of, seconds of its step
+    without the profiler, and whether those are of its last run; `device`: the profile with the device's facts, by
+    default the CPU's. Write a profile with the name of its file. Raises InputError.
+    """
+    require_scipy()
+    from planner.calibrate import calibrate_traces as fit
+    from planner.scoring import read_plan
+    from planner.workflows.replaying import replay_traces
+
+    base, _ = library.read_named(device or "cpu", Profile)
+    answer = replay_traces(traces, on_progress=on_progress)
+    files_of_ranks = [Path(graph.trace.source) for graph in answer.replay.graphs]
+    path, seconds, from_run = of_plan
+    plan = read_plan(path) if path else None
+    seconds = last_run_seconds(plan) if plan and from_run else seconds
+    made = fit(files_of_ranks, answer.replay, base, today(), (plan, seconds))
+    if target:
+        made = replace(made, profile=with_fields(made.profile, name=target.stem))
         files.write(target, made.profile)
     return made, target
 

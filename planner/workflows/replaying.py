@@ -68,7 +68,9 @@ def replay_traces(
         graphs.append(build_graph(read_kineto_trace(path)))
     graphs, notes = require_one_job(graphs)
     replayed = replay_graphs(graphs, left_out)
-    explained = replay_graphs(graphs, [*left_out, "unseen"], matched=replayed.matched).steps
+    explained = steps_without(replayed, [*left_out, "unseen"])
+    hides = any(work.hidden for graph in graphs for work in graph.op_timings)
+    shown = steps_without(replayed, [*left_out, "unseen", "hidden"]) if hides else explained
     for graph in graphs:
         prefix = f"rank {graph.trace.rank}: " if len(graphs) > 1 else ""
         notes += [prefix + note for note in graph.notes]
@@ -77,7 +79,7 @@ def replay_traces(
     predicted = predict_changes(replayed, changes, left_out) if changes.any else None
     return ReplayAnswer(
         replayed,
-        step_verdict(replayed, chain, explained),
+        step_verdict(replayed, chain, explained, shown),
         explained,
         chain,
         rank_operators(chain),
@@ -85,6 +87,12 @@ def replay_traces(
         predicted,
         [*left, *notes, *replayed.matched.notes],
     )
+
+
+def steps_without(replayed: Replay, kinds: Sequence[DependencyKind]) -> list[ReplayedStep]:
+    """The steps without some kinds, each no longer than measured: what is left out may only have delayed it."""
+    steps = replay_graphs(replayed.graphs, kinds, matched=replayed.matched).steps
+    return [step._replace(replayed=min(step.replayed, step.measured)) for step in steps]
 
 
 def compare_with(answer: ReplayAnswer, path: Path, on_progress: OnProgress = silent) -> ReplayComparison:

@@ -48,7 +48,7 @@ def test_the_timeline_is_written_with_names_as_they_are(tmp_path):
         ["--scale", "attention=2"],
         ["--bandwidth", "-1"],
         ["--bandwidth", "nan"],
-        ["--set", "batch=2x"],
+        ["--set", "tp=2"],
         ["--remove", "streams"],
         ["--remove", "7:8"],
         ["--fuse", "kernels"],

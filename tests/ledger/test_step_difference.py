@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from planner.costs.cost_lines import Cost
 from planner.errors import InputError
 from planner.ledger import overlay_steps
+from planner.ledger.slow_ranks import slow_ranks, work_of_ranks
 from planner.ledger.step_difference import END, EXCHANGE, explain_difference
-from planner.ledger.step_overlay import compute_times, slow_ranks
 from planner.plan.tasks.expand import expand
 from planner.simulate import Timeline, TracedStep, build_trace, simulate, write_trace
 from planner.specs.base import Ranks
@@ -120,15 +120,18 @@ def test_time_after_the_last_task_has_a_name_too():
 
 
 @pytest.mark.parametrize("rank", range(4))
-def test_a_rank_that_computes_slower_is_found(rank):
+@pytest.mark.parametrize(("phases", "cause"), [(("F", "B", "update"), "clock"), (("B",), "kernels")])
+def test_a_rank_that_computes_slower_is_found(rank, phases, cause):
     plan = staged_plan(4, 3)
     tasks = expand(plan)
     usual, slow = (
-        simulate(tasks, lambda t, f=f: Cost(f if rank in t.ranks and t.phase in "FB" else 1.0, "measured", 0.0), 4)
-        for f in (1.0, 1.2)
+        simulate(tasks, lambda t, f=f: Cost(f if rank in t.ranks and t.phase in phases else 1.0, "measured", 0.0), 4)
+        for f in (1.0, 1.3)
     )
-    assert [each.rank for each in slow_ranks(compute_times(usual, apart(slow)))] == [rank]
-    assert slow_ranks(compute_times(usual, apart(usual))) == []
+    expected = work_of_ranks(usual)
+    (found,) = slow_ranks(work_of_ranks(apart(slow)), expected)
+    assert (found.rank, found.ratio, found.cause.what) == (rank, pytest.approx(1.2, abs=0.11), cause)
+    assert slow_ranks(work_of_ranks(apart(usual)), expected) == []
 
 
 # ------------------------------------------------------------------------------------------------------------- overlays

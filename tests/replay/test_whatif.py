@@ -146,3 +146,43 @@ def test_what_a_trace_does_not_tell_is_refused(tmp_path, asked):
 def test_more_stages_than_layers_are_refused(tmp_path):
     with pytest.raises(InputError, match="stages"):
         predicted([network(3).graph(tmp_path)], settings=("pp=4",))
+
+
+def host_network(layers, micro_batches=1, hidden=1, batch=1):
+    """A host that does all the work: micro-batches of so many layers, forward and backward, then the optimizer."""
+    calling, gemm, gelu, update = 5, 200 * hidden**2 * batch, 40 * hidden * batch, 90 * hidden**2
+    r = Recorder()
+    for step in range(3):
+        t = begin = 10 + step * 100_000
+        for _ in range(micro_batches):
+            for name in ("aten::linear", "aten::gelu") * layers + ("aten::sum",):
+                own = calling + {"aten::linear": gemm, "aten::gelu": gelu}.get(name, 0)
+                r.op(name, t, own)
+                t += own
+            for name in ("AddmmBackward0", "GeluBackward0") * layers:
+                own = calling + (gemm if name == "AddmmBackward0" else gelu)
+                r.op(f"autograd::engine::evaluate_function: {name}", t, own)
+                r.op("aten::mm" if name == "AddmmBackward0" else "aten::gelu_backward", t, own)
+                t += own
+        r.span("user_annotation", "Optimizer.step#AdamW.step", t, layers * (calling + update))
+        for _ in range(layers):
+            r.op("aten::_fused_adamw_", t, calling + update)
+            t += calling + update
+        r.step(step, begin, t - begin)
+    return r
+
+
+@pytest.mark.parametrize("micro_batches", [1, 2, 3])
+def test_layers_are_found_within_micro_batches(tmp_path, micro_batches):
+    graph = host_network(4, micro_batches).graph(tmp_path)
+    assert [region.layers for region in find_layers(graph, graph.steps[1])] == [4] * 2 * micro_batches
+    found = predicted([graph], settings=("layers=2x",))
+    other = predicted([host_network(8, micro_batches).graph(tmp_path)], settings=("layers=1x",))
+    assert found.step_seconds == pytest.approx(other.replayed_seconds, rel=1e-3)
+
+
+@pytest.mark.parametrize(("setting", "more"), [("hidden=2x", {"hidden": 2}), ("batch=3x", {"batch": 3})])
+def test_operators_of_a_host_without_a_device_are_scaled(tmp_path, setting, more):
+    found = predicted([host_network(4, 2).graph(tmp_path)], settings=(setting,))
+    other = predicted([host_network(4, 2, **more).graph(tmp_path)], settings=("layers=1x",))
+    assert found.step_seconds == pytest.approx(other.replayed_seconds, rel=1e-3)

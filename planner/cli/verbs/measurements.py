@@ -95,8 +95,9 @@ def settle_ties(plan: Path, json: bool, others: tuple[object, ...]) -> None:
 
 def calibrate(
     folder: Annotated[
-        Path, typer.Argument(help="Measured tables of kernels, or published step times, as CSV; or a plan that ran.")
-    ],
+        Path | None,
+        typer.Argument(help="Measured tables of kernels, or published step times, as CSV; or a plan that ran."),
+    ] = None,
     output: Annotated[
         Path | None,
         typer.Option("-o", "--output", help="File for the profile; folder for frameworks and kernel rates."),
@@ -114,9 +115,16 @@ def calibrate(
     from_run: Annotated[
         bool, typer.Option("--from-run", help="Of a plan: what a step took when `planner run` last trained it.")
     ] = False,
+    from_trace: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="TRACE",
+            help="Recordings of torch.profiler with shapes, one of each rank, or a folder; of the plan, if given.",
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
-    """Fit a device's kernel rates to measured tables, or frameworks to published step times or to one run of a plan.
+    """Fit kernel rates to measured tables or recordings, or frameworks to published step times or one run of a plan.
 
     The columns of the files decide which. A run shifts coefficients as far as one run can tell. Coefficients that the
     data cannot determine keep their assumed values, and are named.
@@ -126,12 +134,24 @@ def calibrate(
     from planner.errors import InputError
     from planner.workflows import evidence
 
+    seconds = optional_duration(measured, "--measured")
+    if seconds == 0.0:
+        raise InputError("a step takes longer than that", where="--measured", fix="seconds above 0")
+    if from_trace:
+        if leave_out or ((seconds or from_run) and folder is None):
+            fix = "give the plan that was recorded first, and no --leave-out"
+            raise InputError("a step's time is of a plan", where="--from-trace", fix=fix)
+        with progress.progress_bar("calibrating", "traces") as on_progress:
+            of_plan = (folder, seconds, from_run)
+            made, path = evidence.calibrate_traces(from_trace, of_plan, device, output, on_progress)
+        render.emit(json, views.kernel_answer(made, path), *views.kernel_tables(made, path))
+        return
+    if folder is None:
+        fix = "a folder of CSV files; a plan with --measured or --from-run; or --from-trace"
+        raise InputError("nothing is given to calibrate with", where="FOLDER", fix=fix)
     if measured is not None or from_run:
         refuse_folder(folder, "--from-run" if from_run else "--measured")
         refuse_beside_a_run(measured is not None and from_run, device, leave_out)
-        seconds = optional_duration(measured, "--measured")
-        if seconds == 0.0:
-            raise InputError("a step takes longer than that", where="--measured", fix="seconds above 0")
         run, paths = evidence.calibrate_to_run(folder, seconds, output)
         render.emit(json, views.run_answer(run, paths), *views.run_tables(run, paths))
         return

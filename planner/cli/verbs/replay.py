@@ -16,7 +16,7 @@ def replay(
     without: Annotated[
         list[str] | None,
         typer.Option(
-            help="Leave out a kind of dependency: threads, launch, synchronise, inter-stream, or unseen time."
+            help="Leave out a kind of dependency: threads, launch, synchronise, inter-stream; hidden or unseen time."
         ),
     ] = None,
     scale: Annotated[

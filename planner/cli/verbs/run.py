@@ -68,6 +68,7 @@ def run(
     on_spike: Annotated[OnSpikeName, typer.Option(help=OPTION_HELP["on_spike"])] = OnSpikeName.log,
     spike_steps: Annotated[int, typer.Option(help=OPTION_HELP["spike_steps"], min=1)] = 8,
     check_replicas: Annotated[int | None, typer.Option(help=OPTION_HELP["check_replicas"], min=1)] = None,
+    record: Annotated[Path | None, typer.Option(help=OPTION_HELP["record"])] = None,
     memory_snapshot: Annotated[Path | None, typer.Option(help=OPTION_HELP["memory_snapshot"])] = None,
     seed: Seed = 0,
     no_ledger: Annotated[bool, typer.Option("--no-ledger", help="Keep this run out of `planner ledger`.")] = False,
@@ -111,6 +112,7 @@ def run(
         on_spike=on_spike.value,
         spike_steps=spike_steps,
         check_replicas=check_replicas,
+        record=record.absolute() if record else None,
         memory_snapshot=memory_snapshot.absolute() if memory_snapshot else None,
         source=str(plan),
     )

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.check import Finding, verdict
-from planner.ledger import ComparedRun
+from planner.ledger import ComparedRun, SlowRank
 from planner.plan.plan_file import Plan
 from planner.scoring import Score, gap_use, objective_value, plan_answer, score
 from planner.specs.hardware.profile import Profile
@@ -85,9 +85,17 @@ def run_answer(result: ComparedRun) -> Summary:
         "memory_bytes": [asdict(rank) for rank in result.memory] or None,
         "sent_bytes": list(result.sent_bytes) or None,
         "features": [each._asdict() for each in result.features] or None,
+        "ranks": [
+            {"work": work, "usual": usual} for work, usual in zip(result.ranks.work, result.ranks.usual, strict=True)
+        ],
+        "slow_ranks": [slow_rank_answer(each) for each in result.ranks.slow],
         "planning": planning_answer(result),
         "verify": parity_answer(result),
     }
+
+
+def slow_rank_answer(slow: SlowRank) -> Summary:
+    return {"rank": slow.rank, "ratio": slow.ratio, "cause": {**slow.cause._asdict(), "text": slow.cause.text}}
 
 
 def elastic_answer(result: ElasticRun) -> Summary:

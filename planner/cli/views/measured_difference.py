@@ -9,8 +9,9 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from planner.cli.views.json_answers import slow_rank_answer
 from planner.cli.views.plain_table import table
-from planner.ledger import DifferenceLine, StepDifference, StepOverlay, slow_ranks
+from planner.ledger import DifferenceLine, StepDifference, StepOverlay
 from planner.units import duration, percent, signed
 
 TASKS_SHOWN = 8
@@ -105,10 +106,8 @@ def remarks(overlay: StepOverlay) -> Iterator[Text]:
         listed = ", ".join(f"{line.name} {signed(line.difference)}" for line in by_rank[:TASKS_SHOWN])
         more = f", and {len(by_rank) - TASKS_SHOWN} more" if len(by_rank) > TASKS_SHOWN else ""
         yield Text(f"\nby rank on the critical path: {listed}{more}", style="dim")
-    slow = slow_ranks(overlay.compute_times)
-    if slow:
-        slowest = ", ".join(f"rank {one.rank} {one.ratio:.2f} ×" for one in slow[:TASKS_SHOWN])
-        yield Text(f"\nslow: {slowest} the simulated compute time, measured; other ranks are less slow", style="yellow")
+    for slow in overlay.slow[:TASKS_SHOWN]:
+        yield Text(f"\n{slow.text}", style="yellow")
     missing = overlay.explained.unmeasured_tasks
     if missing:
         listed = ", ".join(missing[:MISSING_SHOWN]) + (" …" if len(missing) > MISSING_SHOWN else "")
@@ -152,7 +151,7 @@ def step_summary(overlay: StepOverlay) -> dict[str, Any]:
             }
             for piece in explained.path
         ],
-        "slow_ranks": [{"rank": one.rank, "ratio": one.ratio} for one in slow_ranks(overlay.compute_times)],
+        "slow_ranks": [slow_rank_answer(one) for one in overlay.slow],
         "missing": [*explained.unmeasured_tasks],
     }
 

@@ -216,15 +216,13 @@ def verdict_lines(answer: ReplayAnswer) -> Iterator[RenderableType]:
     named, _, what = verdict.text.partition(":")
     what = f":{what}" if what else what
     yield Text.assemble((named, "bold"), f"{what}{share}{f' ({others})' if others else ''}{ahead}")
-    unexplained = 1 - verdict.explained
-    rest = (
-        f"; {percent(unexplained)} are waits and gaps that nothing in the trace explains: a replay copies those"
-        if unexplained >= 0.0005
-        else ""
-    )
-    yield Text.assemble(
-        (f"{percent(verdict.explained)} of the steps explained", "bold"), f" by what the trace shows{rest}"
-    )
+    parts = {
+        "by what the trace shows": verdict.explained - verdict.hidden,
+        "by work within launched graphs that it does not show": verdict.hidden,
+        "not: waits and gaps, which a replay copies": 1 - verdict.explained,
+    }
+    listed = ", ".join(f"{percent(share)} {what}" for what, share in parts.items() if share >= 0.0005)
+    yield Text.assemble((f"{percent(verdict.explained)} of the steps explained", "bold"), f": {listed}")
 
 
 def slowest_rank(answer: ReplayAnswer) -> Text:

@@ -8,13 +8,15 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from planner.cli.views.plain_table import table
-from planner.ledger import ComparedRun, PeakMemoryUse, fullest_rank, memory_uses
+from planner.ledger import ComparedRanks, ComparedRun, PeakMemoryUse, fullest_rank, memory_uses
 from planner.units import byte_size, duration, plural
 from planner.workflows.tracing import TRACED_STEPS
 
 if TYPE_CHECKING:
     from planner.runtime import ParityErrors, ParityTolerance, RunOptions
 
+HEAT = ((1.5, "black on red"), (1.2, "black on dark_orange"), (1.1, "black on yellow"))  # times what is usual
+RANKS_SHOWN = 16
 STOP_REASONS = {
     "time": "the time limit was reached",
     "interrupt": "interrupted",
@@ -33,6 +35,10 @@ def run_lines(result: ComparedRun, trace: Path | None) -> Iterator[RenderableTyp
         if kind.predicted or kind.measured:
             rows.add_row(kind.name, "" if known is None else duration(kind.predicted), duration(kind.measured), ratio)
     yield rows
+    if len(result.ranks.work) > 1:
+        yield rank_heat_map(result.ranks)
+        for slow in result.ranks.slow[:RANKS_SHOWN]:
+            yield Text(slow.text, style="bold yellow")
     if result.memory:
         yield run_memory_table(result.memory)
     yield Text.assemble(
@@ -51,6 +57,25 @@ def run_lines(result: ComparedRun, trace: Path | None) -> Iterator[RenderableTyp
         yield planning_line(result)
     yield from parity_line(result)
     yield from trace_line(trace, len(result.timelines))
+
+
+def rank_heat_map(ranks: ComparedRanks) -> RenderableType:
+    """Own work of each rank by kind, the redder the longer it takes than the others'; of many, the slowest."""
+    kinds = list(dict.fromkeys(kind for work in ranks.work for kind in work))
+    pairs = [*enumerate(zip(ranks.work, ranks.usual, strict=True))]
+    slowest = sorted(pairs, key=lambda each: -(sum(each[1][0].values()) / (sum(each[1][1].values()) or 1.0)))
+    more = f"; the {RANKS_SHOWN} slowest of {len(pairs)}" if len(pairs) > RANKS_SHOWN else ""
+    rows = table(
+        "rank", *(f">{kind}" for kind in kinds), title=f"\nown work of each rank, and times what is usual{more}"
+    )
+    for rank, (work, usual) in sorted(slowest[:RANKS_SHOWN]):
+        cells = []
+        for kind in kinds:
+            ratio = work.get(kind, 0.0) / (usual.get(kind) or 1.0) or 1.0
+            style = next((style for least, style in HEAT if ratio >= least), "")
+            cells.append(Text(f"{duration(work[kind])} {ratio:.2f} ×" if kind in work else "", style=style))
+        rows.add_row(str(rank), *cells)
+    return rows
 
 
 def resume_line(result: ComparedRun) -> Iterator[RenderableType]:

@@ -11,12 +11,12 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Literal
+from typing import Literal, get_args
 
 from planner.units import US
 
-DependencyKind = Literal["threads", "launch", "synchronise", "inter-stream", "unseen"]
-DEPENDENCY_KINDS: tuple[DependencyKind, ...] = ("threads", "launch", "synchronise", "inter-stream", "unseen")
+DependencyKind = Literal["threads", "launch", "synchronise", "inter-stream", "hidden", "unseen"]
+DEPENDENCY_KINDS: tuple[DependencyKind, ...] = get_args(DependencyKind)
 
 
 MAX_OWN_GAP = 100 * US  # between two operators, that a program's own instructions are taken to need at most

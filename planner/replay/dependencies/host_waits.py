@@ -18,9 +18,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from planner.plan.task import LOADER
 from planner.replay.dependencies.host_segments import MAX_OWN_GAP, HostThreads
 from planner.replay.dependencies.launches import MAX_RETURN_LATENCY, MIN_BLOCKING_CALL, TIME_RESOLUTION, StreamQueues
-from planner.replay.recording.recorded_names import GARBAGE, LOADER, RUNTIME_PREFIX, call_effect, host_kind
+from planner.replay.recording.recorded_names import GARBAGE, RUNTIME_PREFIX, call_effect, host_kind
 from planner.replay.recording.recorded_trace import HostSpans, RecordedTrace, RuntimeCall
 from planner.units import MS, US
 

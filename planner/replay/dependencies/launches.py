@@ -108,7 +108,7 @@ def queue_times(trace: RecordedTrace) -> tuple[list[float], list[int]]:
     queued_at = []
     for op, call_number in zip(trace.ops, calls, strict=True):
         if call_number < 0:
-            queued_at.append(0.0)
+            queued_at.append(op.start if op.kind == "collective" else 0.0)
             continue
         call = trace.calls[call_number]
         issued = call.start if blocks_on_own_copy(op, call) else min(call.end, earliest[call_number])

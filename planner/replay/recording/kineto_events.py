@@ -9,7 +9,7 @@ which device recorded the trace, with what software.
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -85,14 +85,14 @@ class TraceFile(msgspec.Struct):
     schema: NumberOrText = msgspec.field(default=None, name="schemaVersion")
 
 
-EVENT_LIST = msgspec.json.Decoder(list[TraceEvent])
+Event = TypeVar("Event")
 
 
-class EventDecoder:
+class EventDecoder(Generic[Event]):
     """Decodes one file: first its events, then its other fields, which are in `file` afterwards."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, event: type[Event]) -> None:
+        self.path, self.decoder = path, msgspec.json.Decoder(list[event])  # type: ignore[valid-type]
         self.file = TraceFile()
         self.cut, self.any_events = False, False  # whether the file ends in the middle; whether it had any event
 
@@ -104,7 +104,7 @@ class EventDecoder:
             if not (isinstance(error.__cause__, EOFError) and elements.inside_events and self.any_events):
                 raise
 
-    def events(self) -> Iterator[list[TraceEvent]]:
+    def events(self) -> Iterator[list[Event]]:
         """The events in batches. Raises InputError."""
         elements = EventSplitter()
         for chunk in self.chunks(elements):
@@ -112,7 +112,7 @@ class EventDecoder:
             if len(elements.pending) + len(elements.rest) > MOST_BESIDES:
                 raise self.wrong(f"an event, or what is no event, has more than {byte_size(MOST_BESIDES)}", EXPORT_FIX)
             if whole_events:
-                found: list[TraceEvent] = self.json(EVENT_LIST.decode, b"[" + whole_events + b"]")
+                found: list[Event] = self.json(self.decoder.decode, b"[" + whole_events + b"]")
                 self.any_events = self.any_events or bool(found)
                 yield found
         rest = bytes(elements.rest.removeprefix(BOM))
@@ -153,7 +153,7 @@ class EventDecoder:
 class TraceMetadata:
     """Metadata of one file."""
 
-    def __init__(self, source: str, decoded: EventDecoder) -> None:
+    def __init__(self, source: str, decoded: EventDecoder[TraceEvent]) -> None:
         self.source, self.file, self.cut = source, decoded.file, decoded.cut
         file = self.file
         self.distributed: dict[str, Any] = file.distributed if isinstance(file.distributed, dict) else {}

@@ -71,7 +71,7 @@ SUFFIXES = (".json", ".json.gz")
 
 def read_kineto_trace(path: str | Path) -> RecordedTrace:
     """Read the trace at `path`. Raises InputError."""
-    decoding = EventDecoder(Path(path))
+    decoding = EventDecoder(Path(path), TraceEvent)
     reading = TraceAssembler(str(path))
     for events in decoding.events():
         reading.add(events)
@@ -246,13 +246,21 @@ class TraceAssembler:
         )
 
     def number_host_collectives(self) -> None:
-        """Give collectives of host threads, and the operators that have them done, ids by their order."""
+        """Give collectives of host threads, and the operators that have them done, ids by their order; where not as
+        many are of both, of each kind of which there are.
+        """
         found, calls = self.ops["collective"], self.collective_calls
-        if len(found) != len(calls):
-            return
-        for spans in (found, calls):
-            for number, i in enumerate(np.argsort(spans.starts(), kind="stable").tolist()):
-                spans.correlation[i] = HOST_CORRELATIONS + number
+        ordered = [np.argsort(spans.starts(), kind="stable").tolist() for spans in (found, calls)]
+        kinds = [[*map(collective_name, spans.names)] for spans in (found, calls)]
+        number = HOST_CORRELATIONS
+        for kind in sorted({*kinds[0]}) if len(found) != len(calls) else ("",):
+            mine = [
+                [i for i in order if kind in ("", names[spans.name[i]])]
+                for order, names, spans in zip(ordered, kinds, (found, calls), strict=True)
+            ]
+            for op, call in zip(*mine, strict=True) if len(mine[0]) == len(mine[1]) else ():
+                found.correlation[op] = calls.correlation[call] = number
+                number += 1
         names = [*calls.names]
         for i, start in enumerate(calls.start):
             times = (start, calls.duration[i])
@@ -275,6 +283,11 @@ class TraceAssembler:
             ):
                 ops.append(DeviceOp(name, kind, stream, begin, end, correlation, groups[group]))
         return calls, ops
+
+
+def collective_name(name: str) -> str:
+    """What `gloo:all_reduce` and `c10d::allreduce_` have in common."""
+    return name.rpartition(":")[2].replace("_", "")
 
 
 @lru_cache(maxsize=1000)

@@ -6,6 +6,8 @@ import re
 from functools import lru_cache
 from typing import Literal
 
+from planner.plan.task import LOADER
+
 COMMUNICATION_CLASSES = (
     "all-reduce", "reduce-scatter", "all-gather", "send/recv", "broadcast", "reduce", "communication",
 )  # fmt: skip
@@ -35,7 +37,7 @@ PATTERNS = tuple(
     (kind, re.compile(pattern.replace("{library}", LIBRARY), re.IGNORECASE)) for kind, pattern in KERNEL_CLASSES
 )
 HOST_COLLECTIVE = "gloo:"  # begins the spans of collectives that host threads do
-COLLECTIVE_CALL = re.compile(r"c10d::(?!recv|wait|barrier|monitored)")  # an operator that has a collective done
+COLLECTIVE_CALL = re.compile(r"c10d::(?!recv|wait|monitored)")  # an operator that has a collective done
 
 
 @lru_cache(maxsize=100_000)
@@ -86,7 +88,7 @@ def call_effect(name: str) -> CallEffect:
     return "work" if WORK_PATTERN.search(plain) else "nothing"
 
 
-LOADER, GARBAGE = "data loader", "garbage collection"
+GARBAGE = "garbage collection"
 LOADER_NAMES = re.compile(
     r"data_?loader|data_?load|load_?(data|batch)|next_batch|get_batch|fetch_batch|prefetcher", re.IGNORECASE
 )

@@ -155,7 +155,8 @@ class GraphActivityBuilder:
             self.delays.append((delay, launch))
         elif self.in_order and launch != NO_ACTIVITY:
             after.append(launch)
-        lead = work.lead + (0.0 if "unseen" in self.without else work.unseen)
+        lead = work.lead - (work.hidden if "hidden" in self.without else 0.0)
+        lead += 0.0 if "unseen" in self.without else work.unseen
         self.builder.add(
             lead + (0.0 if (g, i) in self.collective_of_op else work.seconds), [lane], after, queued_by=queuer
         )

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from planner.plan.task import LOADER
 from planner.replay.dependencies.execution_graph import ExecutionGraph
-from planner.replay.recording.recorded_names import GARBAGE, LOADER, RUNTIME_PREFIX, host_kind
+from planner.replay.recording.recorded_names import GARBAGE, RUNTIME_PREFIX, host_kind
 from planner.replay.recording.recorded_trace import BETWEEN_OPERATORS, PROFILER_STEP, HostSpans
 
 

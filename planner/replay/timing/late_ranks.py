@@ -20,8 +20,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.plan.task import LOADER
 from planner.replay.dependencies.execution_graph import ExecutionGraph, with_op_timings
-from planner.replay.recording.recorded_names import GARBAGE, LOADER, is_communication, kernel_class
+from planner.replay.recording.recorded_names import GARBAGE, is_communication, kernel_class
 from planner.replay.recording.recorded_trace import BETWEEN_OPERATORS
 from planner.replay.timing.host_time import HostTime
 from planner.replay.timing.matched_collectives import MatchedCollective, rank_of_graph
@@ -57,7 +58,7 @@ class LateCause(NamedTuple):
         return {
             "": "nothing in this trace says why",
             "host": "its host: operators take longer there, all alike",
-            "clock": "its clock: kernels of all kinds take longer, alike",
+            "clock": "its clock: work of all kinds takes longer on its device, alike",
             "host span": f"on the host, `{self.name}`",
             "kernels": f"{self.name} kernels",
         }.get(self.what, f"its {self.what}")
@@ -223,6 +224,13 @@ def find_cause(
     everything: list[KindSeconds] = [{**mine, **spans.seconds} for mine, spans in zip(work, host, strict=True)]
     excess = excess_seconds(everything, g)
     effect = {kind: min(excess[kind], seconds) for kind, seconds in chain.items() if excess.get(kind, 0.0) > 0}
+    return named_cause(effect, everything[g], excess, delay)
+
+
+def named_cause(effect: KindSeconds, own: KindSeconds, excess: KindSeconds, delay: float) -> LateCause:
+    """What makes a rank late, of the seconds of each kind of its own work, what of them is more than the others', and
+    what of that takes effect.
+    """
     candidates: list[LateCause] = []
     for sort, all_alike, one in (("host", "host", "host span"), ("kernels", "clock", "kernels"), ("copies", "", "")):
         mine = {kind: seconds for kind, seconds in effect.items() if kind[0] == sort}
@@ -232,7 +240,7 @@ def find_cause(
         if not mine:
             continue
         kind, most = max(mine.items(), key=lambda pair: (pair[1], pair[0]))
-        usual = {k: everything[g][k] - excess[k] for k in everything[g] if k[0] == sort}
+        usual = {k: own[k] - excess[k] for k in own if k[0] == sort}
         if sort == "copies":
             candidates.append(LateCause("copies", kind[1], total))
         elif slower_alike(usual, excess, ALL_ALIKE[sort]) and most < ONE_KIND[sort] * total:

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Literal, NamedTuple
 
-from planner.replay.recording.recorded_names import LOADER, host_kind, is_communication
+from planner.plan.task import LOADER
+from planner.replay.recording.recorded_names import host_kind, is_communication
 from planner.replay.timing.critical_path import PathLink
 from planner.replay.timing.timed_replay import Replay, ReplayedStep
 
@@ -32,6 +33,7 @@ class Verdict(NamedTuple):
     shares: dict[str, float]  # of the critical path, by what it is made of
     host_ahead: float  # median seconds from when the host ends a step until its work has ended
     explained: float  # share of the measured steps that is replayed without unseen time
+    hidden: float  # of that, work within launched graphs that the trace does not show
 
     @property
     def text(self) -> str:
@@ -39,8 +41,12 @@ class Verdict(NamedTuple):
         return BOUND_TEXTS[self.bound]
 
 
-def step_verdict(replay: Replay, path: Sequence[PathLink], explained: Sequence[ReplayedStep]) -> Verdict:
-    """What binds the steps of a replay; `explained`: the same steps without unseen time."""
+def step_verdict(
+    replay: Replay, path: Sequence[PathLink], explained: Sequence[ReplayedStep], shown: Sequence[ReplayedStep]
+) -> Verdict:
+    """What binds the steps of a replay; `explained`: the same steps without unseen time; `shown`: without hidden work,
+    too.
+    """
     seconds = dict.fromkeys(BOUNDS, 0.0)
     for link in path:
         part = link_part(link)
@@ -49,12 +55,13 @@ def step_verdict(replay: Replay, path: Sequence[PathLink], explained: Sequence[R
     total = sum(seconds.values()) or 1.0
     ahead = [step.host_ahead for graph in replay.graphs for step in graph.steps]
     measured = sum(step.measured for step in explained)
-    shown = sum(min(step.replayed, step.measured) for step in explained)
+    shares = [sum(step.replayed for step in each) / measured if measured else 1.0 for each in (explained, shown)]
     return Verdict(
         max(BOUNDS, key=lambda bound: seconds[bound]),
         {bound: value / total for bound, value in seconds.items()},
         median(ahead) if ahead else 0.0,
-        shown / measured if measured else 1.0,
+        shares[0],
+        max(0.0, shares[0] - shares[1]),
     )
 
 

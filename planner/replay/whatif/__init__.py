@@ -12,11 +12,18 @@ from planner.replay.whatif.graph_change import ChangedGraphs, GraphChange, WhatI
 from planner.replay.whatif.more_layers import change_layers
 from planner.replay.whatif.pipeline_stages import predict_pipeline
 from planner.replay.whatif.removed_dependencies import fuse_launches, remove_dependency
-from planner.replay.whatif.scaled_work import change_bandwidth, change_data_parallel, change_hidden_size, scale_work
+from planner.replay.whatif.scaled_work import (
+    change_bandwidth,
+    change_batch_size,
+    change_data_parallel,
+    change_hidden_size,
+    scale_work,
+)
 
 SETTINGS: dict[str, Callable[[str], Callable[[Sequence[ExecutionGraph]], ChangedGraphs]]] = {
     "layers": change_layers,
     "hidden": change_hidden_size,
+    "batch": change_batch_size,
     "dp": change_data_parallel,
 }
 PIPELINE = "pp"

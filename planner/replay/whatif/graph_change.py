@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+import numpy as np
+
 from planner.errors import InputError
 from planner.replay.dependencies.execution_graph import ExecutionGraph, with_op_timings
 from planner.replay.dependencies.host_segments import DependencyKind, HostSegment
@@ -59,6 +61,19 @@ class GraphChange(NamedTuple):
     apply: Callable[[Sequence[ExecutionGraph]], ChangedGraphs]
 
 
+def on_host_alone(graph: ExecutionGraph) -> bool:
+    """Whether the host's threads do all the work: no device is recorded."""
+    return all(op.kind == "collective" for op in graph.trace.ops)
+
+
+def optimizer_spans(graph: ExecutionGraph) -> list[tuple[int, float, float]]:
+    """Thread, begin and end of the optimizer's step and zero_grad, by torch's annotations."""
+    host = graph.trace.host
+    mine = np.array([name.startswith("Optimizer.") for name in host.names], dtype=np.bool_)
+    chosen = mine[host.name] if len(host.names) else host.annotation
+    return [*zip(host.thread[chosen].tolist(), host.start[chosen].tolist(), host.end[chosen].tolist(), strict=True)]
+
+
 def with_segment_seconds(graph: ExecutionGraph, seconds: Callable[[HostSegment], float]) -> ExecutionGraph:
     """The graph with other durations of its host segments; its dependencies stay."""
     return replace(graph, segments=[replace(piece, seconds=seconds(piece)) for piece in graph.segments])
@@ -68,6 +83,8 @@ __all__ = [
     "ChangedGraphs",
     "GraphChange",
     "WhatIfOptions",
+    "on_host_alone",
+    "optimizer_spans",
     "parse_assignment",
     "parse_factor",
     "with_op_timings",

@@ -11,7 +11,7 @@ times as long, as parameters do.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -21,11 +21,19 @@ from planner.replay.dependencies.execution_graph import ExecutionGraph, GraphSte
 from planner.replay.dependencies.host_segments import HostSegment
 from planner.replay.dependencies.op_timing import OpTiming
 from planner.replay.recording.recorded_names import kernel_class
-from planner.replay.whatif.graph_change import ChangedGraphs, parse_factor, with_op_timings, with_segment_seconds
+from planner.replay.whatif.graph_change import (
+    ChangedGraphs,
+    on_host_alone,
+    optimizer_spans,
+    parse_factor,
+    with_op_timings,
+    with_segment_seconds,
+)
 
 LAYER_CLASSES = {"gemm", "attention", "convolution"}
 LAYER_OPERATORS = (
     "aten::linear", "aten::addmm", "aten::mm", "aten::bmm", "aten::conv", "aten::scaled_dot", "Addmm", "Mm", "Bmm",
+    "Convolution",
 )  # fmt: skip
 MIN_PERIOD = 2  # operations in a period
 PERIOD_TOLERANCE = 0.95  # a shorter period may cover this share of what the best one covers
@@ -54,28 +62,43 @@ class LayerRegion(NamedTuple):
 
 def find_layers(graph: ExecutionGraph, step: GraphStep) -> list[LayerRegion]:
     """The regions of one step; empty when no sequence repeats."""
-    sequence = launched_sequence(graph, step) if graph.op_timings else operator_sequence(graph, step)
+    sequence = operator_sequence(graph, step) if on_host_alone(graph) else launched_sequence(graph, step)
     names = {name: i for i, name in enumerate(dict.fromkeys(item.name for item in sequence))}
     codes = np.array([names[item.name] for item in sequence], dtype=np.int64)
     heavy = np.array([item.heavy for item in sequence], dtype=np.bool_)
-    found: list[LayerRegion] = []
-    covered = 0
-    parts = [(0, len(codes))]
-    while parts:
-        low, high = parts.pop()
-        first, period, times = best_period(codes[low:high], heavy[low:high])
-        if times < 2 or period * times < MIN_STRETCH_SHARE * len(codes):
-            continue
-        stretch = sequence[low + first : low + first + period * times]
-        threads = {item.thread for item in stretch}
-        if len(threads) == 1:
-            found.append(LayerRegion(stretch[0].thread, stretch[0].begin, stretch[-1].end, times))
-            covered += len(stretch)
-        parts += [(low, low + first), (low + first + period * times, high)]
-    if covered < MIN_COVERED_SHARE * len(codes):
+    runs = [*periodic_runs(codes, heavy, 0, len(codes), MIN_STRETCH_SHARE * len(codes))]
+    if sum(period * times for _, period, times in runs) < MIN_COVERED_SHARE * len(codes):
         return []
+    found: list[LayerRegion] = []
+    for first, period, times in runs:
+        stretch = sequence[first : first + period * times]
+        if len({item.thread for item in stretch}) == 1:
+            found.append(LayerRegion(stretch[0].thread, stretch[0].begin, stretch[-1].end, times))
     most = max((region.layers for region in found), default=0)
     return sorted(region for region in found if region.layers >= most - 1)
+
+
+def periodic_runs(
+    codes: np.ndarray, heavy: np.ndarray, low: int, high: int, least: float
+) -> Iterator[tuple[int, int, int]]:
+    """Start, period and repetitions of all runs of at least so many entries between two places. Where what repeats is
+    mostly made of repetitions itself, as micro-batches are of layers, those are meant.
+    """
+    first, period, times = best_period(codes[low:high], heavy[low:high])
+    if times < 2 or period * times < least:
+        return
+    first += low
+    inner = [
+        [*periodic_runs(codes, heavy, begin, begin + period, least / times)]
+        for begin in range(first, first + period * times, period)
+    ]
+    if all(sum(p * n for _, p, n in each) >= MIN_COVERED_SHARE * period for each in inner):
+        for each in inner:
+            yield from each
+    else:
+        yield first, period, times
+    yield from periodic_runs(codes, heavy, low, first, least)
+    yield from periodic_runs(codes, heavy, first + period * times, high, least)
 
 
 def best_period(codes: np.ndarray, heavy: np.ndarray) -> tuple[int, int, int]:
@@ -119,13 +142,16 @@ def launched_sequence(graph: ExecutionGraph, step: GraphStep) -> list[SequenceIt
 
 
 def operator_sequence(graph: ExecutionGraph, step: GraphStep) -> list[SequenceItem]:
-    """Outermost operators of a step on the thread with most of them."""
+    """Outermost operators of a step on the thread with most of them, without the optimizer's."""
     host = graph.trace.host
+    updates = optimizer_spans(graph)
     items: list[SequenceItem] = []
     thread, until = -1, 0.0
     spans = zip(host.thread.tolist(), host.start.tolist(), host.end.tolist(), host.name.tolist(), strict=True)
     for (where, begin, end, name), annotation in zip(spans, host.annotation.tolist(), strict=True):
         if annotation or begin < step.begin.segment.end or end > step.end.segment.end:
+            continue
+        if any(thread_of == where and first <= begin < last for thread_of, first, last in updates):
             continue
         if where != thread:
             thread, until = where, 0.0
@@ -177,21 +203,13 @@ def layer_regions(graph: ExecutionGraph) -> list[list[LayerRegion]]:
     return regions
 
 
-def optimizer_regions(graph: ExecutionGraph) -> list[LayerRegion]:
-    """Regions of the optimizer's step and zero_grad, by torch's annotations."""
-    host = graph.trace.host
-    mine = [i for i, name in enumerate(host.names) if name.startswith("Optimizer.")]
-    spans = zip(host.thread.tolist(), host.start.tolist(), host.end.tolist(), host.name.tolist(), strict=True)
-    return [LayerRegion(thread, start, end, 0) for thread, start, end, name in spans if name in mine]
-
-
 def stretch_regions(graph: ExecutionGraph, regions: Sequence[Sequence[LayerRegion]], by: float) -> ExecutionGraph:
     """The graph with regions of layers and of the optimizer stretched for `by` times the layers."""
     growth: dict[LayerRegion, float] = {}
     for step in regions:
         layers_of_model = max(region.layers for region in step)
         growth |= {region: (region.layers + (by - 1) * layers_of_model) / region.layers for region in step}
-    growth |= {region: by for region in optimizer_regions(graph)}
+    growth |= {LayerRegion(*span, 0): by for span in optimizer_spans(graph)}
     by_thread: dict[int, list[LayerRegion]] = {}
     for region in sorted(growth):
         by_thread.setdefault(region.thread, []).append(region)

@@ -15,6 +15,7 @@ from planner.errors import InputError
 from planner.plan.schedules import schedule_slots
 from planner.replay.dependencies.execution_graph import ExecutionGraph
 from planner.replay.timing.timed_replay import Replay
+from planner.replay.whatif.graph_change import on_host_alone
 from planner.replay.whatif.more_layers import LayerRegion, layer_regions
 from planner.simulate import ActivityBuilder, run_activities
 
@@ -61,7 +62,7 @@ def pass_seconds(replay: Replay, graph: ExecutionGraph, regions: list[LayerRegio
 
     `stretch`: ratio of the replayed step to the measured one.
     """
-    if not graph.op_timings:
+    if on_host_alone(graph):
         return sum(region.end - region.begin for region in regions) * stretch
     starts, ends = (each.tolist() for each in replay.op_times(0))
     total = 0.0

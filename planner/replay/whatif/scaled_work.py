@@ -10,26 +10,37 @@ collectives wait for others is divided too.
 an all-reduce; durations scale by the ratio of that, new to old. The old number is the world size. All all-reduce,
 reduce-scatter and all-gather operations are assumed to be data-parallel.
 
-`--set hidden=2x`: that many times the hidden size, at the same head size. Each class of work scales with a power of the
-hidden size, and host time stays.
+`--set hidden=2x`: that many times the hidden size, at the same head size; `--set batch=2x`: that many times the samples
+of each rank. Each class of work scales with a power of these. The host's time stays; where no device is recorded, its
+operators are the work, and scale beyond what calling one takes.
 """
 
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 from planner.errors import InputError
 from planner.replay.dependencies.execution_graph import ExecutionGraph
+from planner.replay.dependencies.host_segments import HostSegment
 from planner.replay.recording.recorded_names import COMMUNICATION_CLASSES, KERNEL_CLASSES, kernel_class
 from planner.replay.recording.recorded_trace import DeviceOp
+from planner.replay.timing.host_time import HostTime
 from planner.replay.whatif.graph_change import (
     ChangedGraphs,
+    on_host_alone,
+    optimizer_spans,
     parse_assignment,
     parse_factor,
     with_op_timings,
     with_segment_seconds,
 )
+from planner.units import US
 
 KERNEL_CLASS_NAMES = {"memcpy", "memset", "other", *(kind for kind, _ in KERNEL_CLASSES)}
+OPERATOR = re.compile(r"(aten|quantized|mkldnn|torch\w*)::")
+PRODUCT = re.compile(r"::(mm|addmm|bmm|baddbmm|linear|mkldnn_linear|_addmm_activation)$")
+CALLING = 5 * US  # of an operator on few elements, while it is recorded: median on one core of an AMD EPYC
 RING_COLLECTIVES = {"all-reduce", "reduce-scatter", "all-gather"}
 MAX_RANKS = 1_000_000
 WIDTH_POWERS = {
@@ -47,7 +58,10 @@ WIDTH_POWERS = {
     "normalisation": 1,
     "reduction": 1,
     "embedding": 1,
+    "other": 1,
 }
+PARAMETERS = ("optimizer", *COMMUNICATION_CLASSES)
+BATCH_POWERS = {kind: int(kind not in PARAMETERS or kind == "send/recv") for kind in WIDTH_POWERS}
 
 
 def scale_work(text: str) -> Callable[[Sequence[ExecutionGraph]], ChangedGraphs]:
@@ -140,23 +154,60 @@ def change_data_parallel(text: str) -> Callable[[Sequence[ExecutionGraph]], Chan
 
 def change_hidden_size(text: str) -> Callable[[Sequence[ExecutionGraph]], ChangedGraphs]:
     """A change to a multiple of the hidden size. Raises InputError."""
-    by = parse_factor(text, "--set hidden")
+    what = "matrix products, convolutions, the optimizer and collectives of parameters by its square, the rest linearly"
+    return change_by_powers("hidden", text, WIDTH_POWERS, what)
+
+
+def change_batch_size(text: str) -> Callable[[Sequence[ExecutionGraph]], ChangedGraphs]:
+    """A change to a multiple of the samples of each rank. Raises InputError."""
+    what = "all work in proportion, but the optimizer and collectives of parameters not at all"
+    return change_by_powers("batch", text, BATCH_POWERS, what)
+
+
+def change_by_powers(
+    name: str, text: str, powers: dict[str, int], what: str
+) -> Callable[[Sequence[ExecutionGraph]], ChangedGraphs]:
+    """A change of all work by powers of a factor, by class. Raises InputError."""
+    by = parse_factor(text, f"--set {name}")
+    host = "copies and the host not at all"
+    on_host = "of a host without a device: its operators alike, beyond what calling one takes"
 
     def apply(graphs: Sequence[ExecutionGraph]) -> ChangedGraphs:
-        if not any(graph.op_timings for graph in graphs):
-            fix = "record with the device's activities, or use --scale host"
-            raise InputError("the trace has no work of a device", where="--set hidden", fix=fix)
         changed = []
         for graph in graphs:
-            powers = [WIDTH_POWERS.get(kernel_class(op.name, op.kind), 0) for op in graph.trace.ops]
-            changed.append(
-                with_op_timings(graph, lambda i, work, p=powers: work._replace(seconds=work.seconds * by ** p[i]))  # type: ignore[misc]
-            )
-        what = (
-            "matrix products, convolutions, the optimizer and collectives of parameters by its square, the rest of the"
-        )
-        return ChangedGraphs(
-            changed, f"{what} device's work linearly, copies and the host not at all, at the rates measured"
-        )
+            mine = [powers.get(kernel_class(op.name, op.kind), 0) for op in graph.trace.ops]
+            scaled = with_op_timings(graph, lambda i, work, p=mine: work._replace(seconds=work.seconds * by ** p[i]))  # type: ignore[misc]
+            changed.append(scaled_operators(scaled, by, powers) if on_host_alone(graph) else scaled)
+        rest = on_host if all(map(on_host_alone, graphs)) else host
+        return ChangedGraphs(changed, f"{what}; {rest}; at the rates measured")
 
     return apply
+
+
+def scaled_operators(graph: ExecutionGraph, by: float, powers: dict[str, int]) -> ExecutionGraph:
+    """The graph whose host does all the work, with its operators' own time scaled by powers of a factor."""
+    times = HostTime(graph)
+    updates: dict[int, list[tuple[float, float]]] = {}
+    for thread, begin, end in sorted(optimizer_spans(graph)):
+        updates.setdefault(thread, []).append((begin, end))
+
+    def scaled(piece: HostSegment) -> float:
+        total, at = 0.0, piece.end - piece.seconds - piece.unseen
+        spans = updates.get(piece.thread, [])
+        for name, seconds in times.within(piece.thread, at, piece.end):
+            update = spans[max(0, bisect_right(spans, (at, float("inf"))) - 1)] if spans else (0.0, 0.0)
+            kind = "optimizer" if update[0] <= at < update[1] else operator_class(name)
+            at += seconds
+            power = powers.get(kind, 0) if seconds > CALLING else 0
+            total += CALLING + (seconds - CALLING) * by**power if power else seconds
+        return max(0.0, total - piece.unseen)
+
+    return with_segment_seconds(graph, scaled)
+
+
+@lru_cache(maxsize=10_000)
+def operator_class(name: str) -> str:
+    """The class of work of an operator of the host; "": a span of the host's own."""
+    if not OPERATOR.match(name):
+        return ""
+    return "gemm" if PRODUCT.search(name) else kernel_class(name.replace("scaled_dot_product", "attention"))

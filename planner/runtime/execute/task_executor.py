@@ -6,6 +6,7 @@ their micro-batch, so those two tasks are only recorded here. Sends do not wait;
 """
 
 import math
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -53,7 +54,8 @@ class RankStepResult:
     clipped: GradientClipping | None = None  # the same on all ranks
     features: FeatureCounts = NO_FEATURES
     table_seconds: float = 0.0  # of embedding tables
-    loading: float = 0.0  # seconds that this rank waited for its items before the step
+    waited_s: float = 0.0  # for what its loader has ready, before the step
+    loading_s: float = 0.0  # that included: all that its items took before the step's clock starts
     lost_in: str = ""  # first task whose loss is not finite; empty: it is
 
 
@@ -101,7 +103,10 @@ class TaskExecutor:
         self.worker.begin_task(PREPARING, self.number)
         self.places = {task.id: place for place, task in enumerate(tasks) if self.worker.rank in task.ranks}
         own = [tasks[place] for place in self.places.values()]
-        self.prepare(tasks, own, loaded)
+        begun = time.perf_counter()
+        with record_function("load_batch"):
+            self.prepare(tasks, own, loaded)
+        loading_s = loaded.waited_s + time.perf_counter() - begun
         tokens = sum(self.flight(task).tokens for task in own if task.phase == "F" and self.local.ends_in_loss(task))
         self.clock.start()
         if self.tables:
@@ -131,7 +136,8 @@ class TaskExecutor:
             clipped=clipped,
             features=sum((kept.take_counts() for kept in self.features.values()), NO_FEATURES),
             table_seconds=self.tables.seconds if self.tables else 0.0,
-            loading=loaded.waited_s,
+            waited_s=loaded.waited_s,
+            loading_s=loading_s,
         )
 
     def prepare(self, tasks: Sequence[Task], own: Sequence[Task], loaded: LoadedStep) -> None:

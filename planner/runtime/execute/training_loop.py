@@ -24,7 +24,9 @@ from planner.runtime.health.rollback import carry_skipped
 from planner.runtime.health.spikes import SpikeWatch
 from planner.runtime.measure.gpu_memory import MemorySnapshot, make_memory_snapshot
 from planner.runtime.measure.metrics_file import MetricsWriter, metrics_writer
+from planner.runtime.measure.rank_work import rank_work
 from planner.runtime.measure.step_clock import StepClock
+from planner.runtime.measure.step_recorder import recording
 from planner.runtime.measure.task_records import task_records
 from planner.runtime.parity.parity_reference import ParityReference
 from planner.runtime.run_options import Progress, RunOptions
@@ -78,6 +80,7 @@ def train_steps(
         saving_behind(executor, options) as saver,
         step_source(executor.local, before) as steps,
         metrics_on_rank_0(worker, options, before) as write_metrics,
+        recording(worker, options.record) as recorded,
     ):
         for number, upcoming_step in enumerate(steps, before):
             rate = options.training.learning_rate_at(number, total)
@@ -91,10 +94,11 @@ def train_steps(
                 done.append(replace(step, learning_rate=rate))
                 drop_old_records(done)
                 write_metrics(number + 1, done[-1])
-                worker.report(Progress(number + 1, total, step.loss, step.tokens, step.seconds))
+                worker.report(Progress(number + 1, total, step.loss, step.tokens, step.seconds, step.work))
                 for note in watch.see(number + 1, step.loss, step.grad_norm):
                     worker.report(note)
             spikes = watch.malignant is not None and options.on_spike == "rollback"
+            recorded()
             ended, unsettled = early_stop.agree(spikes, watch.unsettled)
             if ended == "spike":
                 break
@@ -165,17 +169,19 @@ def train_step(
         reference.compare(upcoming_step.tasks, ranks)
     if not ranks:
         return None
+    measured = tuple(task_records([rank.passes for rank in ranks]))
     waited = max(waited for waited, _ in gathered)
     return StepResult(
         loss=sum(rank.loss for rank in ranks),
         tokens=sum(rank.tokens for rank in ranks),
         seconds=max(rank.seconds for rank in ranks),
-        measured=tuple(task_records([rank.passes for rank in ranks])),
+        measured=measured,
+        work=rank_work(measured, upcoming_step.tasks, [rank.loading_s for rank in ranks]) if keep_records else (),
         peak_bytes=tuple(int(rank.memory.peak) if rank.memory else None for rank in ranks),
         memory=tuple(rank.memory for rank in ranks if rank.memory),
         sent_bytes=tuple(rank.sent_bytes for rank in ranks),
         table_seconds=mean(rank.table_seconds for rank in ranks),
-        loading=max(rank.loading for rank in ranks),
+        loading=max(rank.waited_s for rank in ranks),
         features=sum((rank.features for rank in ranks), NO_FEATURES),
         grad_norm=ranks[0].clipped.norm if ranks[0].clipped else None,
         planning=None if upcoming_step.planned_s is None else PlanningOverlap(upcoming_step.planned_s, waited),

@@ -263,6 +263,8 @@ def require_outputs(options: RunOptions) -> None:
         require_folder(options.save, f"--save {options.save}")
     if options.features is not None:
         require_folder(options.features, f"--features {options.features}")
+    if options.record is not None:
+        require_folder(options.record, f"--record {options.record}")
     if options.memory_snapshot is not None:
         require_folder(options.memory_snapshot, f"--memory-snapshot {options.memory_snapshot}")
 
