@@ -34,6 +34,15 @@ class PackingTable:
         """Rank-seconds of all items, each on its cheapest shape."""
         return float(self.rank_seconds.min(axis=1).sum())
 
+    @property
+    def least_step_seconds(self) -> float:
+        """Seconds below which no packing is where ranks synchronise once per step: all ranks are always busy, and each
+        item shares its group's constant with as many as fit of the smallest size.
+        """
+        fitting = np.maximum(1, self.rooms // self.sizes.min()) if self.problem.offload is None else np.inf
+        rank_seconds = self.rank_seconds + self.degrees * self.constants / fitting
+        return float(rank_seconds.min(axis=1).sum()) / self.problem.ranks + self.problem.step_seconds
+
 
 def packing_table(problem: PackingProblem) -> PackingTable:
     """The arrays of a packing problem; equal sizes are priced once."""

@@ -1,7 +1,7 @@
 """Search for the shortest step where ranks synchronise once per step: the least time in which a fill places everything.
 
 Every combination of a few fill rules is bisected; then the rules and the order of sequences are perturbed around the
-best. Work is counted in sequences placed.
+best. Work is counted in sequences placed, and ends where a packing is at its lower bound.
 """
 
 from dataclasses import dataclass
@@ -31,6 +31,7 @@ class StreamSearch:
     table: PackingTable
     shape_seconds: list[ShapeSeconds]
     fill_limit: int
+    least_seconds: float  # of any packing
     step_seconds: float
     best: Packing
     fills_spent: int = 0
@@ -54,16 +55,16 @@ class StreamSearch:
         return self.step_seconds - self.table.problem.step_seconds
 
     @property
-    def exhausted(self) -> bool:
-        return self.fills_spent >= self.fill_limit
+    def ended(self) -> bool:
+        """Whether no fill is left, or no packing is quicker."""
+        return self.fills_spent >= self.fill_limit or self.step_seconds <= self.least_seconds * (1 + 1e-12)
 
 
 def stream_search(problem: PackingProblem, warm: Packing, effort: int) -> tuple[Packing, int]:
     """The best packing found from the warm start `warm`, and the number of fills spent."""
     table = packing_table(problem)
-    state = StreamSearch(
-        table, shape_seconds_of(table), BUDGET.fills(effort, len(problem.sizes)), packing_seconds(problem, warm), warm
-    )
+    limit, known = BUDGET.fills(effort, len(problem.sizes)), packing_seconds(problem, warm)
+    state = StreamSearch(table, shape_seconds_of(table), limit, table.least_step_seconds, known, warm)
     for rules in RULES:
         bisect_rules(state, rules)
     perturb(state)
@@ -75,11 +76,11 @@ def bisect_rules(state: StreamSearch, rules: FillRules) -> None:
     order = [*range(len(state.table.items))]
     high = state.span
     low = high * 0.5
-    if state.exhausted or not state.attempt(high, rules, order):
+    if state.ended or not state.attempt(high, rules, order):
         return
     for _ in range(BISECTIONS):
         middle = (low + high) / 2
-        if state.exhausted:
+        if state.ended:
             return
         if state.attempt(middle, rules, order):
             high = min(middle, state.span)
@@ -92,7 +93,7 @@ def perturb(state: StreamSearch) -> None:
     random = np.random.Generator(np.random.PCG64(0))
     most, least = np.log(ORDER_PERTURBATION[0]), np.log(ORDER_PERTURBATION[1])
     lengths = np.log(state.table.sizes)
-    while not state.exhausted:
+    while not state.ended:
         rules = FillRules(
             new_micro_batch_weight=float(np.exp(random.uniform(-0.5, 2.5))),
             excess_constants=float(np.exp(random.uniform(-1.5, 1.5))),

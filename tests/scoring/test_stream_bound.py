@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from planner.costs import packing_table
 from planner.costs.cost_lines import CostLine
 from planner.packing.packed_groups import packing_seconds
 from planner.packing.stream_search import stream_search
@@ -26,6 +27,7 @@ def test_the_bound_holds_for_the_best_packing(problem, known, effort):
     """Whatever the packing that was known took."""
     least = best(problem)
     assert stream_seconds(problem, least * known, effort) <= least * (1 + 1e-9)
+    assert packing_table(problem).least_step_seconds <= least * (1 + 1e-9)  # at which a search ends
 
 
 @pytest.mark.slow
@@ -47,7 +49,8 @@ def test_the_bound_holds_for_what_is_found(problem):
 
 def test_perfect_balance_is_bounded_tightly():
     problem = replace(one_pool([100] * 8, 4, {1: CostLine(0.0, 1.0, 1.0)}, 200, step_seconds=5.0), sync="step")
-    assert best(replace(problem, sizes=dict.fromkeys(range(4), 200))) == 206.0
+    full = replace(problem, sizes=dict.fromkeys(range(4), 200))
+    assert best(full) == packing_table(full).least_step_seconds == 206.0
     assert stream_seconds(problem, 207.0, 2) == pytest.approx(206.0, rel=1e-3)
 
 
