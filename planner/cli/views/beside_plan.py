@@ -84,7 +84,7 @@ def alternative_line(plan: Plan, tried: Alternative, because: str) -> Text:
     """In what an alternative's layouts differ from the plan's, or its strategy; and why it was not chosen, which of a
     baseline says what it is.
     """
-    changed = "" if tried.groups else layouts_text(plan, tried.layouts) or schedules_text(tried)
+    changed = layouts_text(plan, tried.layouts) or schedules_text(tried)
     if tried.strategy not in STRATEGIES:
         return Text(because).append(f"; {changed}" * bool(changed), style="dim")
     named = because.startswith(tried.strategy) or (changed and tried.strategy == plan.made.strategy)
