@@ -49,7 +49,7 @@ from planner.specs.workload.loss_weighting import LossWeighting
 
 # What a strategy decides: one layout of each module for all batches; the ranks of each; groups of ranks that change
 # with every micro-batch; where each sample is computed; the order of passes; the groups and places of embedding tables
-Decision = Literal["layouts", "ranks", "groups", "samples", "order", "tables"]
+Decision = Literal["layouts", "ranks", "groups", "samples", "order", "shares", "tables"]
 
 
 class PlanOrigin(Spec, omit_defaults=False):
