@@ -39,7 +39,7 @@ from planner.costs.step.step_constant import modules_with_constant
 from planner.errors import InputError
 from planner.plan.feature_storage import computed_share
 from planner.plan.gradient_flow import GradientFlow, gradient_flows
-from planner.plan.plan_file import Layout, Plan, Prices
+from planner.plan.plan_file import Layout, Plan, Prices, assignments
 from planner.plan.task import NO_RANKS, PASS_PHASES, Task
 from planner.plan.tasks.concurrent_passes import ConcurrentGroups
 from planner.plan.tasks.task_table import GroupWork
@@ -84,6 +84,7 @@ class Pricing:
     weight_lines: dict[tuple[LayerPass, str], CostLine] = field(default_factory=dict)
     offloadings: dict[tuple[str, str, Layers], Offloading] = field(default_factory=dict)
     pass_costs: dict[tuple[int, tuple[int, ...]], Cost] = field(default_factory=dict)  # by the id of a line of `lines`
+    memory_lines: dict[tuple[LayerPass, str], tuple[CostLine, CostLine] | None] = field(default_factory=dict)
 
     @property
     def waited_shares(self) -> tuple[float, float]:
@@ -509,6 +510,7 @@ def pricing_of(plan: Plan, shared: SharedPrices | None = None) -> Pricing:
         shared,
     )
     fix = "measure it again (planner profile) and solve its job again, or say recompute: none in its layout"
+    require_launched(plan, pricing)
     for module, layout in plan.layouts.items():
         for kind in pricing.device_kinds(layout.ranks):
             basis, layers = pricing.module_pricing(module, kind), range(uses.models[module].layers)
@@ -518,6 +520,17 @@ def pricing_of(plan: Plan, shared: SharedPrices | None = None) -> Pricing:
                 require_measured_recompute(basis.costs, layout, layers, name, f"uses.prices.modules.{name}", fix)
                 require_one_placement(layout, name)
     return pricing
+
+
+def require_launched(plan: Plan, pricing: Pricing) -> None:
+    """Raises InputError where more modules share devices than threads launch at the same time; of one, they queue."""
+    threads = pricing.device_shares.launch_threads
+    micro_batches = (each for step in plan.steps for each in step.micro_batches) if threads > 1 else ()
+    sharing = {a.module for each in micro_batches for a in assignments(plan, each) if a.share < 1.0}
+    if len(sharing) > threads > 1:
+        message = f"{len(sharing)} modules share devices, and {threads} threads launch at the same time"
+        fix = f"shares for {threads} modules at most, or launch_threads: 1, where launches queue"
+        raise InputError(message, where="uses.prices.shares.launch_threads", fix=fix)
 
 
 def require_told_by_fits(spec: Module, module: str) -> None:

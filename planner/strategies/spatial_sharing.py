@@ -5,7 +5,7 @@ refined strategy; without one it has them alone, and in turn:
 
     T_m(q) = (compute / q + memory_bound / min(κ·q, 1)) · (1 + γ·max(0, Σ demanded − 1))    DeviceUse (costs/compute)
     T_m(q) ≥ seconds in which its host launches it; launches of one thread queue            simulate/engine.py
-    Σ over modules of a micro-batch of q_m ≤ 1, in steps of 1/8                             is_division (sharing)
+    Σ over modules of a micro-batch of q_m ≤ 1, in steps of 1/8                             ShareSearch.is_division
     T simulated                                                                             ShareSearch, plan (here)
 
 Of Mosaic (named Apollo too) only the abstract is known to this project: the formula is a roofline with contention, whose
@@ -55,7 +55,9 @@ def plan(inputs: Inputs, base: Plan | None) -> Plan:
         return as_before(base, f"of {tried} divisions of devices, none is quicker than modules in turn")
     shared = with_shares(base, shares)
     require_legal(shared, str(inputs.file))
-    found = with_score(shared, f"{base.outcome.effort}; {tried} divisions of devices simulated: {division_text(shares)}")
+    found = with_score(
+        shared, f"{base.outcome.effort}; {tried} divisions of devices simulated: {division_text(shares)}"
+    )
     return with_fields(found, alternatives=(without_shares(base, found), *base.alternatives))
 
 

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
-from math import inf
 from typing import NamedTuple
 
 from planner.costs import DeviceUse, Pricing, device_slowdown
@@ -78,7 +77,7 @@ class ShareSearch:
     def all_counts(self) -> Iterator[Counts]:
         """Every division among two modules or more, and none."""
         for counts in product(range(self.steps), repeat=len(self.modules)):
-            if is_division(counts, self.steps):
+            if self.is_division(counts):
                 yield counts
 
     def even(self) -> Iterator[Counts]:
@@ -91,7 +90,7 @@ class ShareSearch:
     def improved(self, counts: Counts) -> Counts:
         """Steps given, taken or passed on, one at a time, while that is quicker."""
         while True:
-            near = [each for each in self.moves(counts) if is_division(each, self.steps)]
+            near = [each for each in self.moves(counts) if self.is_division(each)]
             better = min(near, key=lambda each: (self.seconds(each), each), default=counts)
             if self.seconds(better) >= self.seconds(counts):
                 return counts
@@ -114,7 +113,7 @@ class ShareSearch:
             if beside and each.mode.share < 1:
                 counts[each.piece.work] = counts[each.piece.work] or round(each.mode.share * self.steps)
         own = tuple(counts.values())
-        return own if is_division(own, self.steps) else (0,) * len(own)
+        return own if self.is_division(own) else (0,) * len(own)
 
     @cached_property
     def pieces(self) -> list[Piece]:
@@ -160,8 +159,10 @@ class ShareSearch:
             )
         return found
 
-
-def is_division(counts: Counts, steps: int) -> bool:
-    """Whether no module or at least two have a share, which add up to a device at most."""
-    sharing = sum(count > 0 for count in counts)
-    return sharing != 1 and sum(counts) <= steps and max(counts, default=0) < steps
+    def is_division(self, counts: Counts) -> bool:
+        """Whether no module has a share, or at least two, which add up to a device at most; of threads that launch at
+        the same time, each has one.
+        """
+        sharing, threads = sum(count > 0 for count in counts), self.pricing.device_shares.launch_threads
+        launched = threads == 1 or sharing <= threads
+        return launched and sharing != 1 and sum(counts) <= self.steps and max(counts, default=0) < self.steps
