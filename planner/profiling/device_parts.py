@@ -9,8 +9,9 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from threading import Barrier, Event, Thread
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -59,48 +60,68 @@ def green_contexts() -> bool:
 def seconds_on_parts(
     makers: Sequence[Callable[[], Call]], shares: Sequence[float], device: torch.device, least_s: float
 ) -> list[float]:
-    """Seconds of a call of each, side by side, each on its share: the lower quartile of those that began while all ran.
+    """Seconds of a call of each, side by side, each on its share: the lower quartile of those that ended while all ran.
 
     Each thread makes its own call, and repeats it until all have done so for `least_s`.
     """
-    barrier, enough = Barrier(len(makers)), [Event() for _ in makers]
-    spans: list[list[tuple[float, float, float]]] = [[] for _ in makers]  # start, end, seconds
-    failed: list[BaseException] = []
-    threads = 1 if len(makers) > 1 else max(1, round(shares[0] * device_units(device)))
+    together = Together(tuple(shares), device, least_s, Barrier(len(makers)), [Event() for _ in makers])
     before = torch.get_num_threads()
     if device.type == "cpu":
-        torch.set_num_threads(threads)
-
-    def loop(at: int) -> None:
-        try:
-            with part(at, shares, device):
-                call = makers[at]()
-                for _ in range(WARM_UP):
-                    timed(call, device)
-                barrier.wait()
-                began = time.perf_counter()
-                while not all(each.is_set() for each in enough):
-                    start = time.perf_counter()
-                    seconds = timed(call, device)
-                    spans[at].append((start, time.perf_counter(), seconds))
-                    if time.perf_counter() - began >= least_s and len(spans[at]) >= LEAST_CALLS:
-                        enough[at].set()
-        except BaseException as error:
-            failed.append(error)
-            barrier.abort()
-            for each in enough:
-                each.set()
-
-    workers = [Thread(target=loop, args=(at,)) for at in range(len(makers))]
+        torch.set_num_threads(1 if len(makers) > 1 else max(1, round(shares[0] * device_units(device))))
+    workers = [Thread(target=together.run, args=(at, make)) for at, make in enumerate(makers)]
     for worker in workers:
         worker.start()
     for worker in workers:
         worker.join()
     torch.set_num_threads(before)
-    if failed:
-        raise failed[0]
-    last = min(each[-1][1] for each in spans)
-    return [quartile([seconds for _, end, seconds in each if end <= last] or [each[0][2]]) for each in spans]
+    if together.failed:
+        raise together.failed[0]
+    last = min(together.spans[at][-1].end for at in range(len(makers)))
+    every = [together.spans[at] for at in range(len(makers))]
+    return [quartile([each.seconds for each in spans if each.end <= last] or [spans[0].seconds]) for spans in every]
+
+
+class CallSpan(NamedTuple):
+    """When a call ended, and what it took by itself."""
+
+    end: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Together:
+    """Threads that repeat a call each, side by side on parts of a device, until all have done so for `least_s`."""
+
+    shares: tuple[float, ...]
+    device: torch.device
+    least_s: float
+    barrier: Barrier
+    enough: Sequence[Event]  # of each thread
+    spans: dict[int, list[CallSpan]] = field(default_factory=dict)
+    failed: list[BaseException] = field(default_factory=list)
+
+    def run(self, at: int, make: Callable[[], Call]) -> None:
+        """Run one thread; where it fails, the others end too."""
+        try:
+            with part(at, self.shares, self.device):
+                self.repeat(at, make())
+        except BaseException as error:  # of whatever kind: the others would wait for ever
+            self.failed.append(error)
+            self.barrier.abort()
+            for each in self.enough:
+                each.set()
+
+    def repeat(self, at: int, call: Call) -> None:
+        """Repeat a call until every thread has had enough."""
+        for _ in range(WARM_UP):
+            timed(call, self.device)
+        self.barrier.wait()
+        began, spans = time.perf_counter(), self.spans.setdefault(at, [])
+        while not all(each.is_set() for each in self.enough):
+            seconds = timed(call, self.device)
+            spans.append(CallSpan(time.perf_counter(), seconds))
+            if spans[-1].end - began >= self.least_s and len(spans) >= LEAST_CALLS:
+                self.enough[at].set()
 
 
 def quartile(values: Sequence[float]) -> float:

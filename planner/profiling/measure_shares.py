@@ -6,6 +6,7 @@ layer over hardly any tokens is timed too, alone and beside its like: how many t
 
 import os
 from collections.abc import Callable, Sequence
+from datetime import date
 from itertools import combinations_with_replacement
 from pathlib import Path
 
@@ -21,10 +22,11 @@ from planner.models.layers import PositionEncoding
 from planner.profiling.device_parts import Call, require_shares, seconds_on_parts
 from planner.profiling.fsdp_without_communication import COMPUTE_DTYPES, LayerStack
 from planner.profiling.measure_profile import unsupported
+from planner.profiling.measurement_context import processor_text, versions
 from planner.profiling.measurement_grid import STACK_LAYERS
 from planner.profiling.shares_fit import SharedPairTime, Subject, fit_shares
 from planner.specs.base import with_fields
-from planner.specs.hardware.profile import DeviceShares, Profile
+from planner.specs.hardware.profile import DeviceShares, Profile, Provenance
 from planner.specs.layers import Module
 from planner.specs.model import Model
 from planner.specs.parallelism import Dtype
@@ -39,13 +41,7 @@ APART = 1.5  # times the passes of one thread, from which two launch at the same
 
 
 def profile_shares(
-    model_name: str,
-    model: Model,
-    base: Profile,
-    shares: Sequence[float],
-    dtype: Dtype,
-    target: Path,
-    on_progress: OnProgress = silent,
+    model: Model, base: Profile, shares: Sequence[float], dtype: Dtype, target: Path, on_progress: OnProgress = silent
 ) -> Profile:
     """The profile at `target`, or else `base`, with what modules take on shares of the device; written there. Raises
     InputError.
@@ -53,9 +49,9 @@ def profile_shares(
     if not {0.5, 1.0} <= {*shares}:
         message = "pairs are timed on halves, and all is compared with the whole device"
         raise InputError(message, where="--shares", fix="0.5 and 1 among them")
-    specs = {f"{model_name}/{name}": spec for name, spec in model.modules.items() if not unsupported(spec)}
+    specs = {f"{model.name}/{name}": spec for name, spec in model.modules.items() if not unsupported(spec)}
     if not specs:
-        raise InputError(f"no module of {model_name} can be timed", where="MODEL", fix="profile another model")
+        raise InputError(f"no module of {model.name} can be timed", where="MODEL", fix="profile another model")
     # A thread that waits for others of its call is not to spin: what it waits would count as CPU time
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     (found,) = launch(
@@ -69,7 +65,14 @@ def profile_shares(
         kind=base.device.kind,
     )
     before = files.read(target, Profile) if target.exists() else base
-    result = with_fields(before, shares=found)
+    provenance = Provenance(
+        source="measured by planner profile",
+        date=date.today().isoformat(),
+        machine=processor_text(base.device.kind),
+        versions=versions(),
+        note=before.provenance.note if before is not base else "shares of the device alone",
+    )
+    result = with_fields(before, provenance=provenance, shares=found)
     files.write(target, result)
     return result
 
@@ -134,13 +137,12 @@ def copy_call(device: torch.device) -> Call:
 def passes_call(spec: Module, tokens: int, dtype: Dtype, device: torch.device) -> Call:
     """A forward and a backward of a short stack of a module's layers over one item."""
     number = COMPUTE_DTYPES[dtype]
-    stack, ends = (
-        LayerStack(spec, STACK_LAYERS, number, device),
-        build(with_fields(spec, layers=0), dtype=number, device=device),
-    )
+    outside = with_fields(spec, layers=0)
+    stack = LayerStack(spec, STACK_LAYERS, number, device)
+    ends = build(outside, dtype=number, device=device)
     for each in (stack, ends):
         init_weights(each, 0)
-    batch = synthetic_batch(with_fields(spec, layers=0), [(0, tokens)], 0, device=device)
+    batch = synthetic_batch(outside, [(0, tokens)], 0, device=device)
     x = torch.randn(len(batch.positions), spec.hidden, dtype=number, device=device, requires_grad=True)
     places: PositionEncoding | None = ends.position_encoding(x, batch)
     ones = torch.ones_like(x)

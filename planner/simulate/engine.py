@@ -96,10 +96,10 @@ def with_launches(
     """The activities of tasks, then two of each launched pass on the host lanes of its ranks: its turn, for which the
     pass waits, and its launches.
     """
-    n, after = activities.count, [activities.after[place] for place in range(activities.count)]
+    n, after, lanes = activities.count, activities.after.lists(), activities.lanes.lists()
     like = representative_ranks(tasks.kinds[number].ranks for number in np.unique(tasks.kind).tolist())
     hosts: dict[int, int] = {}
-    lanes, seconds = [activities.lanes[place] for place in range(n)], list[float]()
+    seconds = list[float]()
     for at, place in enumerate(launched):
         ranks = sorted({like[rank] for rank in tasks.kinds[tasks.kind[place]].ranks})
         own = [hosts.setdefault(rank, activities.lane_count + len(hosts)) for rank in ranks]

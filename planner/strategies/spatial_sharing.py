@@ -8,9 +8,9 @@ refined strategy; without one it has them alone, and in turn:
     Σ over modules of a micro-batch of q_m ≤ 1, in steps of 1/8                             ShareSearch.is_division
     T simulated                                                                             ShareSearch, plan (here)
 
-Of Mosaic (named Apollo too) only the abstract is known to this project: the formula is a roofline with contention, whose
-constants `planner profile --shares` times, and nothing else is claimed of it. It keeps what it starts from where no
-shares are quicker, so it is never slower; a plan in waves is not refined.
+Of Mosaic (named Apollo too) only the abstract is known here: the formula is a roofline with contention, whose constants
+`planner profile --shares` times, and nothing more is claimed of it. It keeps what it starts from where no shares are
+quicker, so it is never slower.
 """
 
 from planner.costs import SharedPrices, pricing_of

@@ -107,7 +107,7 @@ def measure_profile(
     path, dtype = target or library.cache_folder() / f"{device}.yaml", measuring.dtype
     dtype = dtype or ("bf16" if kind == "cuda" else "float32")
     if measuring.shares:
-        return profile_shares(spec.name, spec, base, measuring.shares, dtype, path, on_progress), path
+        return profile_shares(spec, base, measuring.shares, dtype, path, on_progress), path
     options = ProfileOptions(measuring.ranks or gpu_count() or RANKS_ON_CPU, dtype, measuring.quick)
     return measure(spec.name, spec, base, options, path, lambda done, of, what, _: on_progress(done, of, what)), path
 

@@ -107,9 +107,9 @@ class ShareSearch:
     def placed(self) -> Counts:
         """What the placer finds: of each module its mode, where another runs beside it."""
         found = place(self.pieces, [Lanes(1)], self.priced, EFFORT)
-        counts = dict.fromkeys(self.modules, 0)
-        for each in found.placed if found else ():
-            beside = any(o is not each and o.start < each.end and each.start < o.end for o in found.placed)
+        placed, counts = found.placed if found else (), dict.fromkeys(self.modules, 0)
+        for each in placed:
+            beside = any(o is not each and o.start < each.end and each.start < o.end for o in placed)
             if beside and each.mode.share < 1:
                 counts[each.piece.work] = counts[each.piece.work] or round(each.mode.share * self.steps)
         own = tuple(counts.values())

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from planner.plan.plan_file import MicroBatch, Plan, SharedDeviceItems
+from planner.plan.plan_file import ItemEntry, MicroBatch, Plan, SharedDeviceItems
 from planner.specs.base import with_fields
 
 Shares = Mapping[str, float]  # of each device, by module; of modules that are left out, all of it
@@ -35,13 +35,13 @@ def shared_micro_batch(micro_batch: MicroBatch, shares: Shares) -> MicroBatch:
     return changed
 
 
-def groups_of(micro_batch: MicroBatch, module: str) -> Mapping[str, tuple[object, ...] | SharedDeviceItems]:
+def groups_of(micro_batch: MicroBatch, module: str) -> Mapping[str, tuple[ItemEntry, ...] | SharedDeviceItems]:
     """The groups of a module in a micro-batch of several modules."""
     found = micro_batch.get(module, {})
     assert isinstance(found, dict), "of several modules, a micro-batch names groups by module"
     return found
 
 
-def items_of(entry: tuple[object, ...] | SharedDeviceItems) -> tuple[object, ...]:
+def items_of(entry: tuple[ItemEntry, ...] | SharedDeviceItems) -> tuple[ItemEntry, ...]:
     """The items of a group."""
     return entry.items if isinstance(entry, SharedDeviceItems) else entry
