@@ -13,11 +13,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from planner.specs.hardware.profile import DeviceShares, TimedPair
 from planner.units import MS
 
-KAPPAS = np.geomspace(1.0, 16.0, 4001)  # that are tried, 0.07 % apart
+Array = NDArray[np.float64]
+MOST_KAPPA = 16.0
+STEPS, ROUNDS = 151, 4  # values of κ that are tried at a time, and how often
 
 
 class Subject(NamedTuple):
@@ -90,25 +93,36 @@ def fit_shares(
 
 
 def fit_alone(alone: Alone, streaming: set[str]) -> SharesModel:
-    """κ and the share of each module that is bound by memory."""
+    """κ and the share of each module that is bound by memory: κ by ever finer steps around the best so far."""
     whole = {subject: seconds for (subject, share), seconds in alone.items() if share == 1.0}
-    modules = dict.fromkeys(subject.module for subject in whole)
-    points = [
-        (subject.module, share, seconds / whole[subject]) for (subject, share), seconds in alone.items() if share < 1.0
-    ]
-    errors = np.zeros(len(KAPPAS))
-    bound: dict[str, np.ndarray] = {}
-    for module in modules:
-        shares, slower = (np.array([p[at] for p in points if p[0] == module]) for at in (1, 2))
-        reached = 1.0 / np.minimum(KAPPAS[:, None] * shares, 1.0)  # (kappas, points)
-        saved = (1.0 / shares - reached) / slower
-        off = (1.0 / shares - slower) / slower
-        squares = (saved * saved).sum(1)
-        best = np.divide((saved * off).sum(1), squares, out=np.zeros_like(squares), where=squares > 0)
-        bound[module] = np.ones_like(best) if module in streaming else np.clip(best, 0.0, 1.0)
-        errors += ((off - bound[module][:, None] * saved) ** 2).sum(1)
-    at = int(np.argmin(errors))
-    return SharesModel(float(KAPPAS[at]), {module: float(each[at]) for module, each in bound.items()}, whole)
+    points: dict[str, list[tuple[float, float]]] = {subject.module: [] for subject in whole}
+    for (subject, share), seconds in alone.items():
+        if share < 1.0:
+            points[subject.module].append((share, seconds / whole[subject]))
+    kappas, bound, at = np.linspace(1.0, MOST_KAPPA, STEPS), dict[str, Array](), 0
+    for _ in range(ROUNDS):
+        errors = np.zeros(len(kappas))
+        for module, of_module in points.items():
+            bound[module], own = module_errors(kappas, np.array(of_module).reshape(-1, 2), module in streaming)
+            errors += own
+        at = int(np.argmin(errors))
+        best = float(kappas[at])
+        memory_shares = {module: float(each[at]) for module, each in bound.items()}
+        kappas = np.linspace(float(kappas[max(0, at - 1)]), float(kappas[min(len(kappas) - 1, at + 1)]), STEPS)
+    return SharesModel(best, memory_shares, whole)
+
+
+def module_errors(kappas: Array, points: Array, streams: bool) -> tuple[Array, Array]:
+    """For each κ, (kappas,), the best share of a module that is bound by memory, and the squared relative errors that
+    it leaves; `points`: share of the device, and seconds on it over those on all of it, (points, 2).
+    """
+    shares, slower = points.T
+    saved = (1.0 / shares - 1.0 / np.minimum(kappas[:, None] * shares, 1.0)) / slower  # (kappas, points)
+    off = (1.0 / shares - slower) / slower
+    squares = (saved * saved).sum(1)
+    best = np.divide((saved * off).sum(1), squares, out=np.zeros_like(squares), where=squares > 0)
+    bound = np.ones_like(best) if streams else np.clip(best, 0.0, 1.0)
+    return bound, ((off - bound[:, None] * saved) ** 2).sum(1)
 
 
 def fit_gamma(model: SharesModel, pairs: Sequence[SharedPairTime]) -> float:
