@@ -79,7 +79,7 @@ def fit_shares(
     """What the times say of the device; `streaming`: subjects that do nothing but move bytes."""
     model = fit_alone(alone, {*streaming})
     gamma = fit_gamma(model, pairs)
-    errors = [pair_error(model, pair, fit_gamma(model, others)) for pair, others in left_out(pairs)]
+    errors = [pair_error(model, pair, fit_gamma(model, others)) for pair, others in left_out(model, pairs)]
     return DeviceShares(
         source="fitted",
         device=device,
@@ -133,10 +133,14 @@ def fit_gamma(model: SharesModel, pairs: Sequence[SharedPairTime]) -> float:
     return max(0.0, float((excess * (slower - 1.0)).sum()) / squares) if squares else 0.0
 
 
-def left_out(pairs: Sequence[SharedPairTime]) -> Iterable[tuple[SharedPairTime, list[SharedPairTime]]]:
-    """Each pair with those of other subjects."""
+def left_out(
+    model: SharesModel, pairs: Sequence[SharedPairTime]
+) -> Iterable[tuple[SharedPairTime, list[SharedPairTime]]]:
+    """Each pair with those of other subjects, where these tell the γ that it needs."""
     for pair in pairs:
-        yield pair, [other for other in pairs if {*other.subjects} != {*pair.subjects}]
+        others = [other for other in pairs if {*other.subjects} != {*pair.subjects}]
+        if not model.excess(pair) or any(map(model.excess, others)):
+            yield pair, others
 
 
 def pair_error(model: SharesModel, pair: SharedPairTime, gamma: float) -> float:
