@@ -93,7 +93,7 @@ def fit_shares(
 
 
 def fit_alone(alone: Alone, streaming: set[str]) -> SharesModel:
-    """κ and the share of each module that is bound by memory: κ by ever finer steps around the best so far."""
+    """Find κ and the share of each module that is bound by memory: κ by ever finer steps around the best so far."""
     whole = {subject: seconds for (subject, share), seconds in alone.items() if share == 1.0}
     points: dict[str, list[tuple[float, float]]] = {subject.module: [] for subject in whole}
     for (subject, share), seconds in alone.items():
@@ -126,7 +126,7 @@ def module_errors(kappas: Array, points: Array, streams: bool) -> tuple[Array, A
 
 
 def fit_gamma(model: SharesModel, pairs: Sequence[SharedPairTime]) -> float:
-    """γ by least squares of the times side by side over those alone; 0 where no pair demands more than there is."""
+    """Find γ by least squares of the times side by side over those alone; 0 where no pair demands more than there is."""
     excess = np.array([model.excess(pair) for pair in pairs for _ in pair.seconds])
     slower = np.array([s / t for pair in pairs for s, t in zip(pair.seconds, model.beside(pair, 0.0), strict=True)])
     squares = float((excess * excess).sum())

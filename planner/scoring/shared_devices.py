@@ -52,15 +52,13 @@ def shares_text(plan: Plan) -> str:
     own = shared_modules(plan)
     if not own:
         return ""
-    said, timed = ", ".join(f"{name} {share:g}" for name, share in own.items()), plan.uses.prices.shares
+    divided, timed = ", ".join(f"{name} {share:g}" for name, share in own.items()), plan.uses.prices.shares
     if timed is None or timed.holdout_error is None:
         known = timed or ASSUMED_SHARES
         assumed = f"κ {known.kappa:g} and γ {known.gamma:g} are assumed, and nobody timed modules side by side there"
-        return f"{said}: their gain rests on an assumption: {assumed} (planner profile --shares)"
+        return f"{divided}: their gain rests on an assumption: {assumed} (planner profile --shares)"
     error, gain = percent(timed.holdout_error), f"{timed.gain or 1.0:.2f} ×"
-    return (
-        f"{said}: priced as timed on {timed.device}, where pairs were {gain} as quick as in turn, {error} off at most"
-    )
+    return f"{divided}: priced as timed on {timed.device}, where pairs were {gain} as quick as in turn, {error} off at most"
 
 
 def shares_doubt(plan: Plan) -> float:

@@ -45,10 +45,12 @@ def shares_table(shares: DeviceShares) -> RenderableType:
         halves = " + ".join(f"{each:g}" for each in pair.shares)
         rows.add_row(" and ".join(pair.modules), halves, alone, together, f"{pair.gain:.2f} ×")
     held = "" if shares.holdout_error is None else f", {percent(shares.holdout_error)} off at most on a pair held out"
-    said = f"κ {shares.kappa:.3g}, γ {shares.gamma:.3g}{held}; {plural(shares.launch_threads, 'thread')} can launch"
+    constants = (
+        f"κ {shares.kappa:.3g}, γ {shares.gamma:.3g}{held}; {plural(shares.launch_threads, 'thread')} can launch"
+    )
     bound = ", ".join(f"{name} {percent(share)}" for name, share in shares.memory_shares.items())
     return Stack(
-        Text("\nshares of the device", style="bold"), rows, Text(f"{said}\nbound by memory: {bound}", style="dim")
+        Text("\nshares of the device", style="bold"), rows, Text(f"{constants}\nbound by memory: {bound}", style="dim")
     )
 
 
