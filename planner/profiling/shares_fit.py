@@ -126,7 +126,7 @@ def module_errors(kappas: Array, points: Array, streams: bool) -> tuple[Array, A
 
 
 def fit_gamma(model: SharesModel, pairs: Sequence[SharedPairTime]) -> float:
-    """Find γ by least squares of the times side by side over those alone; 0 where no pair demands more than there is."""
+    """Find γ by least squares of the times side by side over those alone; 0 where no pair demands too much."""
     excess = np.array([model.excess(pair) for pair in pairs for _ in pair.seconds])
     slower = np.array([s / t for pair in pairs for s, t in zip(pair.seconds, model.beside(pair, 0.0), strict=True)])
     squares = float((excess * excess).sum())

@@ -57,8 +57,8 @@ def shares_text(plan: Plan) -> str:
         known = timed or ASSUMED_SHARES
         assumed = f"κ {known.kappa:g} and γ {known.gamma:g} are assumed, and nobody timed modules side by side there"
         return f"{divided}: their gain rests on an assumption: {assumed} (planner profile --shares)"
-    error, gain = percent(timed.holdout_error), f"{timed.gain or 1.0:.2f} ×"
-    return f"{divided}: priced as timed on {timed.device}, where pairs were {gain} as quick as in turn, {error} off at most"
+    error, gain = percent(timed.holdout_error), f"{timed.gain or 1.0:.2f} × as quick as in turn"
+    return f"{divided}: priced as timed on {timed.device}, where pairs were {gain}, {error} off at most"
 
 
 def shares_doubt(plan: Plan) -> float:
