@@ -4,6 +4,8 @@
 compute, network and memory cost, and the closed form of a static step.
 """
 
+from planner.costs.compute.contention import ASSUMED_SHARES, DeviceUse
+from planner.costs.compute.contention import slowdown as device_slowdown
 from planner.costs.compute.expert_load import expert_load
 from planner.costs.cost_lines import NO_COST, Cost, CostLine, WindowTerm, least_trusted, smooth_max, total_cost
 from planner.costs.distinct_columns import columns_where, distinct_values, joined_by_kind, joined_columns, layout_count
@@ -71,6 +73,7 @@ from planner.costs.tower_seconds import TowerSeconds
 from planner.costs.ulysses_or_ring import allowed_degrees, split_degree
 
 __all__ = [
+    "ASSUMED_SHARES",
     "CAST_PRECISIONS",
     "CORES",
     "DISPATCHES",
@@ -83,6 +86,7 @@ __all__ = [
     "STEP_SECONDS",
     "Cost",
     "CostLine",
+    "DeviceUse",
     "Floats",
     "FreedBytes",
     "Ints",
@@ -115,6 +119,7 @@ __all__ = [
     "best_dispatch",
     "columns_of",
     "columns_where",
+    "device_slowdown",
     "dims_in_order",
     "distinct_values",
     "expert_load",

@@ -23,6 +23,7 @@ class Cost:
     source: Source
     spread: float  # half-width of the 80 % interval over the value
     comm: float = 0.0  # seconds of `value` that are exposed communication
+    host: float = 0.0  # seconds in which a thread of the host launches it that launches for other modules too
 
 
 NO_COST = Cost(0.0, "measured", 0.0)
@@ -134,6 +135,11 @@ class CostLine:
             device = parts[..., number] + layer.const
             seconds = seconds + times * (smooth_max(device, host) - device)
         return np.where(parts.any(axis=-1), seconds, 0.0)
+
+    @property
+    def host_seconds(self) -> float:
+        """Seconds in which the host launches it."""
+        return sum(launch.times * launch.host for launch in self.launches)
 
     def comm_seconds(self, sizes: Sequence[int]) -> float:
         """Seconds of `seconds` that are exposed communication."""

@@ -5,6 +5,8 @@ priced by rates get the switched coefficients of the framework. Measured fits ca
 communication that is inside them is refused.
 """
 
+from collections.abc import Mapping
+
 from planner.costs.compute.assumed_rates import complete_rates
 from planner.costs.compute.fit_lines import require_measured_recompute
 from planner.errors import InputError
@@ -13,7 +15,7 @@ from planner.specs.base import with_fields
 from planner.specs.framework.overlap import Overlap
 from planner.specs.hardware.cluster import entry_name, entry_of_kind, rank_kinds
 from planner.specs.hardware.device_rates import DeviceRates
-from planner.specs.hardware.profile import ModuleCosts
+from planner.specs.hardware.profile import DeviceShares, ModuleCosts
 from planner.specs.inputs import Inputs
 from planner.specs.layers import Module
 from planner.specs.layers.head_widths import head_dim
@@ -36,7 +38,26 @@ def price_table(inputs: Inputs, layouts: dict[str, Layout]) -> Prices:
         accounting=inputs.accounting,
         spread=inputs.software_spread,
         own_runs=inputs.own_runs,
+        shares=timed_shares(inputs, layouts) if len(layouts) > 1 else None,
     )
+
+
+def timed_shares(inputs: Inputs, layouts: Mapping[str, Layout]) -> DeviceShares | None:
+    """The profile's shares of a device among these modules; None where nobody timed them. Raises InputError where they
+    are of another device.
+    """
+    timed, kinds = inputs.profile.shares, rank_kinds(inputs.cluster)
+    if timed is None:
+        return None
+    if timed.device and timed.device not in kinds:
+        raise InputError(
+            f"shares were timed on `{timed.device}`, and the cluster has {', '.join(kinds)}",
+            where=f"profile {inputs.profile.name} (shares.device)",
+            fix="leave `shares` out of it, or time them there: planner profile --shares 0.5,1",
+        )
+    names = {f"{inputs.model.name}/{name}": name for name in layouts}
+    own = {names[name]: share for name, share in timed.memory_shares.items() if name in names}
+    return with_fields(timed, memory_shares=own)
 
 
 def measured_costs(inputs: Inputs, module: str, layout: Layout, kind: str) -> ModuleCosts | None:

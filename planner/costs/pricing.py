@@ -7,11 +7,11 @@ concurrent passes (compute/contention.py).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import hypot
 
 from planner.costs.compute.assumed_rates import complete_rates, step_spread
-from planner.costs.compute.contention import CONTENTION_SPREAD, DeviceUse, demand_density, slowdown
+from planner.costs.compute.contention import ASSUMED_SHARES, DeviceUse, demand_density
 from planner.costs.compute.fit_lines import require_measured_recompute
 from planner.costs.contrastive_loss import loss_cost
 from planner.costs.cost_lines import NO_COST, Cost, CostLine, least_trusted, slowest_cost, total_cost
@@ -39,7 +39,7 @@ from planner.costs.step.step_constant import modules_with_constant
 from planner.errors import InputError
 from planner.plan.feature_storage import computed_share
 from planner.plan.gradient_flow import GradientFlow, gradient_flows
-from planner.plan.plan_file import Layout, Plan, Prices
+from planner.plan.plan_file import Layout, Plan, Prices, assignments
 from planner.plan.task import NO_RANKS, PASS_PHASES, Task
 from planner.plan.tasks.concurrent_passes import ConcurrentGroups
 from planner.plan.tasks.task_table import GroupWork
@@ -54,7 +54,7 @@ from planner.specs.hardware.cluster import (
     nearest_level,
     rank_kinds,
 )
-from planner.specs.hardware.profile import Device
+from planner.specs.hardware.profile import Device, DeviceShares
 from planner.specs.layers import Module
 from planner.specs.sequence_sharding import SequenceSplit
 from planner.specs.shapes import DTYPE_BYTES, token_output_bytes
@@ -84,6 +84,7 @@ class Pricing:
     weight_lines: dict[tuple[LayerPass, str], CostLine] = field(default_factory=dict)
     offloadings: dict[tuple[str, str, Layers], Offloading] = field(default_factory=dict)
     pass_costs: dict[tuple[int, tuple[int, ...]], Cost] = field(default_factory=dict)  # by the id of a line of `lines`
+    memory_lines: dict[tuple[LayerPass, str], tuple[CostLine, CostLine] | None] = field(default_factory=dict)
 
     @property
     def waited_shares(self) -> tuple[float, float]:
@@ -151,10 +152,10 @@ class Pricing:
         kind = max(costs, key=lambda each: costs[each].value) if len(costs) > 1 else next(iter(costs))
         if task.phase in ("F", "B"):
             return costs[kind]
-        weights = self.weight_line(part, kind).seconds(task.lengths)
+        weights, both = self.weight_line(part, kind).seconds(task.lengths), costs[kind]
         if task.phase == "W":
-            return Cost(weights, "analytic", costs[kind].spread)
-        return Cost(costs[kind].value - weights, "analytic", costs[kind].spread, costs[kind].comm)
+            return Cost(weights, "analytic", both.spread, host=both.host / 2)
+        return Cost(both.value - weights, "analytic", both.spread, both.comm, both.host / 2)
 
     def slowest_share(self, task: Task) -> Task:
         """A pass as its slowest rank has it, where ranks share whole parts of items; else itself."""
@@ -171,21 +172,37 @@ class Pricing:
             for groups in concurrent
             for passes in groups
         ]
-        compute = (whole.value - whole.comm) * slowdown(self.device_use(task), densest)
-        source = least_trusted([whole.source, "analytic"])
-        return Cost(compute + whole.comm, source, whole.spread + CONTENTION_SPREAD, whole.comm)
+        use, shares, lengths = self.device_use(task), self.device_shares, self.slowest_share(task).lengths
+        alone = use._replace(share=1.0).seconds((), lengths)
+        compute = (whole.value - whole.comm) * (use.seconds(densest, lengths) / alone if alone else 1.0)
+        source = least_trusted([whole.source, shares.source])
+        return Cost(compute + whole.comm, source, whole.spread + shares.spread, whole.comm, whole.host)
+
+    @property
+    def device_shares(self) -> DeviceShares:
+        """What modules take that share a device: as timed, else as assumed."""
+        return self.prices.shares or ASSUMED_SHARES
 
     def device_use(self, task: Task) -> DeviceUse:
         """What a pass (of a backward in two, both halves) asks of its devices; of several kinds, of the slowest."""
         task = self.slowest_share(task)
-        part = self.layer_pass(task)
+        part, shares = self.layer_pass(task), self.device_shares
         each = {kind: self.kind_pass_cost(part, kind, task.lengths) for kind in self.device_kinds(task.ranks)}
         kind = max(each, key=lambda kind: each[kind].value)
-        seconds, lines = each[kind].value - each[kind].comm, self.module_pricing(task.module, kind).memory_lines(part)
-        if lines is None:
-            return DeviceUse(task.share, seconds, 0.0)
-        memory_bound, streamed = (line.seconds(task.lengths) for line in lines)
-        return DeviceUse(task.share, max(0.0, seconds - memory_bound), min(memory_bound, seconds), streamed)
+        lines, launches = (
+            self.module_pricing(task.module, kind).memory_lines(part),
+            self.pass_line(part, kind)[0].launches,
+        )
+        waits = sum(launch.wait_seconds(task.lengths) for launch in launches)
+        seconds = max(0.0, each[kind].value - each[kind].comm - waits)
+        if task.module in shares.memory_shares:
+            memory_bound = streamed = shares.memory_shares[task.module] * seconds
+        elif lines is None:
+            memory_bound, streamed = 0.0, None
+        else:
+            memory_bound, streamed = (line.seconds(task.lengths) for line in lines)
+        memory_bound = min(memory_bound, seconds)
+        return DeviceUse(task.share, seconds - memory_bound, memory_bound, streamed, shares, launches)
 
     def layer_pass(self, task: Task, embedding_head: bool = True) -> LayerPass:
         """The layers that a task's pass goes through, with their group and recomputation, cached; `embedding_head`: and
@@ -238,7 +255,9 @@ class Pricing:
         line, source = self.pass_line(part, kind)
         comm, basis = line.comm_seconds(lengths), self.module_pricing(part.module, kind)
         compute = basis.compute_cost(line.seconds(lengths) - comm)
-        return total_cost(compute, Cost(comm, source.source, source.spread, comm))
+        found = total_cost(compute, Cost(comm, source.source, source.spread, comm))
+        queues = self.device_shares.launch_threads == 1  # with a thread of its own, it waits for no other's launches
+        return replace(found, host=line.host_seconds if queues else 0.0)
 
     def module_line(self, module: str, ranks: Ranks, split: SequenceSplit, forward: bool) -> tuple[CostLine, Cost]:
         """The cost line of a pass over a whole module on a group of one device kind, and a cost with the
@@ -492,6 +511,7 @@ def pricing_of(plan: Plan, shared: SharedPrices | None = None) -> Pricing:
         shared,
     )
     fix = "measure it again (planner profile) and solve its job again, or say recompute: none in its layout"
+    require_launched(plan, pricing)
     for module, layout in plan.layouts.items():
         for kind in pricing.device_kinds(layout.ranks):
             basis, layers = pricing.module_pricing(module, kind), range(uses.models[module].layers)
@@ -501,6 +521,17 @@ def pricing_of(plan: Plan, shared: SharedPrices | None = None) -> Pricing:
                 require_measured_recompute(basis.costs, layout, layers, name, f"uses.prices.modules.{name}", fix)
                 require_one_placement(layout, name)
     return pricing
+
+
+def require_launched(plan: Plan, pricing: Pricing) -> None:
+    """Raises InputError where more modules share devices than threads launch at the same time; of one, they queue."""
+    threads = pricing.device_shares.launch_threads
+    micro_batches = (each for step in plan.steps for each in step.micro_batches) if threads > 1 else ()
+    sharing = {a.module for each in micro_batches for a in assignments(plan, each) if a.share < 1.0}
+    if len(sharing) > threads > 1:
+        message = f"{len(sharing)} modules share devices, and {threads} threads launch at the same time"
+        fix = f"shares for {threads} modules at most, or launch_threads: 1, where launches queue"
+        raise InputError(message, where="uses.prices.shares.launch_threads", fix=fix)
 
 
 def require_told_by_fits(spec: Module, module: str) -> None:

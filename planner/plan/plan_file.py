@@ -22,7 +22,7 @@ from planner.specs.framework.software import Framework
 from planner.specs.framework.timing_coefficients import TimingCoefficients
 from planner.specs.hardware.cluster import Cluster, RankKind
 from planner.specs.hardware.device_rates import DeviceRates
-from planner.specs.hardware.profile import CollectiveCosts, Device, ModuleCosts
+from planner.specs.hardware.profile import CollectiveCosts, Device, DeviceShares, ModuleCosts
 from planner.specs.job import USUAL_WITHIN, Fix, Limits, Within
 from planner.specs.layers import Module
 from planner.specs.loader import LoaderFile, LoaderSettings
@@ -50,7 +50,7 @@ from planner.specs.workload.loss_weighting import LossWeighting
 
 # What a strategy decides: one layout of each module for all batches; the ranks of each; groups of ranks that change
 # with every micro-batch; where each sample is computed; the order of passes; the groups and places of embedding tables
-Decision = Literal["layouts", "ranks", "groups", "samples", "order", "tables"]
+Decision = Literal["layouts", "ranks", "groups", "samples", "order", "shares", "tables"]
 
 
 class PlanOrigin(Spec, omit_defaults=False):
@@ -86,6 +86,7 @@ class Prices(Spec):
     accounting: MemoryCoefficients = PLANNER_RUNTIME_MEMORY
     spread: Amount = 0.3  # of a step's seconds where rates price it: their 80 % interval is seconds·e^±spread
     own_runs: tuple[OwnRun, ...] = ()  # measured ones that timing and spread are after
+    shares: DeviceShares | None = None  # of modules on one device, as they were timed; None: as assumed
 
     @property
     def has_prices(self) -> bool:

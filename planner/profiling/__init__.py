@@ -3,6 +3,7 @@
 from planner.profiling.loader_of_job import loader_of_job
 from planner.profiling.loader_profile import MeasuredLoader, items_per_second, loader_of_object, measure_loader
 from planner.profiling.measure_profile import ProfileOptions, profile
+from planner.profiling.measure_shares import profile_shares
 from planner.profiling.measurement_context import device_name, gpu_count
 
 __all__ = [
@@ -15,4 +16,5 @@ __all__ = [
     "loader_of_object",
     "measure_loader",
     "profile",
+    "profile_shares",
 ]

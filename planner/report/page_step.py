@@ -10,10 +10,11 @@ from planner.simulate import MemoryCurves, RecordedStep, Timeline
 
 
 class TaskFact(NamedTuple):
-    """Group and tokens of a task."""
+    """Group and tokens of a task, and its share of the device."""
 
     group: str
     tokens: int = 0
+    share: float = 1.0
 
 
 class GroupItems(NamedTuple):
@@ -44,7 +45,7 @@ def simulated_step(plan: Plan, number: int, score: Score) -> PageStep:
         title=f"step {number}",
         label="simulated",
         timeline=score.timeline,
-        facts={task.id: TaskFact(task.group, task.tokens) for task in score.tasks},
+        facts={task.id: TaskFact(task.group, task.tokens, task.share) for task in score.tasks},
         group_items=group_items(plan, number),
         memory=score.memory,
     )

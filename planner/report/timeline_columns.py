@@ -16,6 +16,7 @@ from planner.specs.base import Ranks
 from planner.units import KIB
 
 STEP = -1  # stands for the micro-batch of tasks that run once a step
+WHOLE = 1000  # ‰ of a device; columns leave it out
 FINEST = 1e8  # ticks of the longest step
 
 Mark = tuple[int, int, int, int]  # kind, micro-batch, group, start
@@ -58,6 +59,7 @@ class EventKind(NamedTuple):
     source: str
     spread: int  # ‰
     tokens: int
+    share: int = WHOLE  # ‰ of the device
 
 
 LanePattern = tuple[
@@ -89,7 +91,7 @@ class TimelineColumns:
             "tick": self.tick,
             "names": [[*name] for name in self.names.values],
             "groups": self.groups.values,
-            "kinds": [[*kind] for kind in self.kinds.values],
+            "kinds": [[*kind[:-1], *([kind.share] if kind.share < WHOLE else [])] for kind in self.kinds.values],
             "patterns": [[[*column] for column in pattern] for pattern in self.patterns.values],
             "rows": [[*lane] for lane in self.lanes.values],
             "curves": [[[*column] for column in curve] for curve in self.curves.values],
@@ -146,6 +148,7 @@ class TimelineColumns:
             source=event.source,
             spread=round(event.spread * 1000),
             tokens=fact.tokens if fact else 0,
+            share=round(fact.share * WHOLE) if fact else WHOLE,
         )
         return self.kinds[kind], micro_batch, self.groups[group], self.ticks(event.start)
 

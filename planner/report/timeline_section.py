@@ -13,7 +13,8 @@ STEPS_WIDE = 60  # steps with a bar each to choose from; more are in a list
 LEAD = (
     "Each row is a rank, time runs to the right; ranks that do the same are drawn as one block. "
     "Ctrl and the wheel, a pinch, or + and − zoom; drag or the arrow keys move. "
-    "Of a long step, micro-batches are drawn as one until there is room for each."
+    "Of a long step, micro-batches are drawn as one until there is room for each. "
+    "A task with a share of its devices is as high as that share of its row."
 )
 COLOURS = (("pass", "forward and backward"), ("group", "size of group"), ("source", "source of the price"))
 BUTTONS = (

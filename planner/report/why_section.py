@@ -9,7 +9,15 @@ from planner.plan.pack_fill import pack_fill, pack_text
 from planner.plan.plan_file import Plan
 from planner.report.plan_head import bound_text
 from planner.report.tags import Content, Markup, join, keep_units, section, table, tag
-from planner.scoring import Score, objective_of, ranked_alternatives, step_bounds, tie_spread, unranked_alternatives
+from planner.scoring import (
+    Score,
+    objective_of,
+    ranked_alternatives,
+    shares_text,
+    step_bounds,
+    tie_spread,
+    unranked_alternatives,
+)
 from planner.units import duration, percent
 from planner.why import Facts, GroupFacts, ModuleFacts, Sensitivity, WhyPlan, single_step, step_facts
 
@@ -86,6 +94,10 @@ def batch_sentences(plan: Plan, facts: ModuleFacts) -> list[Markup]:
     told = [f"Packs: {pack_text(packs)}."] if packs else []
     if facts.gaps and facts.gaps.hidden:
         told.append(f"Gaps: {facts.gaps.text}.")
+    if shares := shares_text(plan):
+        timed = plan.uses.prices.shares is not None and bool(plan.uses.prices.shares.pairs)
+        told.append(f"Shares of devices, {'measured' if timed else 'not measured'}: {shares}.")
+    told += [f"Side by side for {duration(pair.together)}, {pair.text}." for pair in facts.shared]
     return [tag("p", keep_units(text)) for text in (*told, *(f"{left_out}." for left_out in left_out_texts(plan)))]
 
 

@@ -43,6 +43,7 @@ from planner.scoring.score import (
     with_bound,
     with_score,
 )
+from planner.scoring.shared_devices import SharedPair, shared_modules, shared_pairs, shares_text
 from planner.scoring.statements import (
     computed_by_hand,
     false_statements,
@@ -77,6 +78,7 @@ __all__ = [
     "PlanMemory",
     "ReplicaPipeline",
     "Score",
+    "SharedPair",
     "TriedPlan",
     "UndecidedOrder",
     "allowed_bytes_on",
@@ -123,6 +125,9 @@ __all__ = [
     "score",
     "scored_at",
     "seconds_for_value",
+    "shared_modules",
+    "shared_pairs",
+    "shares_text",
     "small_enough",
     "solve_grouping",
     "splits_backward",

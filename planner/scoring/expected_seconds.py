@@ -8,7 +8,8 @@ measured (nearest_run.py). So
 
 and the last factor leaves the order as it is, as does what distances have in common. The least expected seconds are
 the least expected regret, E[T − least T], as the least T does not depend on what is chosen. Where every s is alike,
-or none is known, this is the choice by predicted seconds. Bounds, gaps and values are of predicted seconds.
+or none is known, this is the choice by predicted seconds. Plans whose modules share devices are less sure by the error
+of that price (shared_devices.py). Bounds, gaps and values are of predicted seconds.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +19,7 @@ from typing import TypeVar
 
 from planner.plan.plan_file import Plan
 from planner.scoring.nearest_run import NearestRun, nearest_run
+from planner.scoring.shared_devices import shares_doubt, shares_text
 from planner.specs.parallelism import Parallelism
 
 HALF_OF_80 = NormalDist().inv_cdf(0.9)  # half-width of an 80 % interval, in standard deviations
@@ -43,7 +45,7 @@ def least_expected(
 
 def plan_doubt(plan: Plan, layouts: Mapping[str, Parallelism] | None = None) -> float:
     """Expected over predicted seconds of a plan, or of it with these `layouts` of modules, by its own error."""
-    return doubt_at(nearest_run(plan, layouts))
+    return doubt_at(nearest_run(plan, layouts)) * shares_doubt(plan)
 
 
 def doubt_at(nearest: NearestRun | None) -> float:
@@ -58,4 +60,6 @@ def passed_over(chosen: Plan, tried: Plan, ratio: float) -> str:
     if ratio >= 1.0:
         return ""
     quicker = 100 * (1.0 - ratio)
+    if rests := shares_text(tried):
+        return f"{quicker:.2g} % quicker by prediction, were that sure; shares of {rests}"
     return f"{quicker:.2g} % quicker by prediction, and less sure: it differs more from every run that was measured"

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from math import exp
 from typing import Any, NamedTuple
 
+from planner.costs import ASSUMED_SHARES
 from planner.plan.pack_fill import pack_fill
 from planner.plan.plan_file import Alternative, Layout, Plan, PricedLayouts
 from planner.scoring.bounds.bound_scope import bound_over
@@ -23,6 +24,7 @@ from planner.scoring.objective_value import (
     seconds_for_value,
 )
 from planner.scoring.score import Score, bounded_value, fullest_score
+from planner.scoring.shared_devices import shared_modules
 from planner.scoring.table_score import least_table_seconds
 from planner.scoring.undecided_order import undecided_order
 from planner.scoring.work_at_peak import seconds_at_peak
@@ -63,7 +65,17 @@ def plan_answer(plan: Plan, scores: Sequence[Score]) -> PlanAnswer:
         "undecided": undecided_answer(plan),
         **table_answer(plan, scores),
         **loader_answer(plan, scores),
+        **shares_answer(plan),
     }
+
+
+def shares_answer(plan: Plan) -> PlanAnswer:
+    """What modules have of devices that they share, and what its price rests on; nothing without shares."""
+    own, known = shared_modules(plan), plan.uses.prices.shares or ASSUMED_SHARES
+    if not own:
+        return {}
+    rests = {name: getattr(known, name) for name in ("source", "kappa", "gamma", "launch_threads", "holdout_error")}
+    return {"shares": {"of": own, **rests}}
 
 
 def table_answer(plan: Plan, scores: Sequence[Score]) -> PlanAnswer:

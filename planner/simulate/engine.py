@@ -5,6 +5,9 @@ at most one of each group: tasks that take the whole device run one after the ot
 concurrently as far as their shares allow, whatever their micro-batches; transfers have streams of their own. A task
 starts when every lane of its ranks has admitted it and all that it waits for has ended, so a collective begins when
 its last rank arrives.
+
+Where passes share a device, the host is a lane too: one thread launches what its rank runs, in program order, so a pass
+starts when those before it have been launched. Launches wait for nothing else, and run ahead of the device.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -69,10 +72,62 @@ def step_costs(tasks: TaskTable, price: Price) -> list[Cost]:
 def task_times(tasks: TaskTable, costs: Sequence[Cost], held_streams: HeldStreams) -> ActivityTimes:
     """When each task starts and ends, and why. Raises InputError when they wait for each other."""
     activities = task_activities(tasks, [cost.value for cost in costs], held_streams)
-    times, ended = run_activities(activities)
+    launched = launched_passes(tasks, costs)
+    times, ended = run_activities(with_launches(activities, tasks, launched, costs) if launched else activities)
     if not ended.all():
         raise deadlock_error(tasks.ids, activities, ended.tolist())
-    return times
+    return of_tasks(times, launched, len(tasks)) if launched else times
+
+
+def launched_passes(tasks: TaskTable, costs: Sequence[Cost]) -> list[int]:
+    """The places of passes that a thread launches which launches for several modules: on ranks where some have a share
+    of the device.
+    """
+    sharing = {rank for kind in tasks.kinds if kind.share < 1 and kind.stream == "compute" for rank in kind.ranks}
+    if not sharing:
+        return []
+    here = tasks.column(lambda kind: not sharing.isdisjoint(kind.ranks), np.bool_)
+    return [place for place in np.flatnonzero(here).tolist() if costs[place].host]
+
+
+def with_launches(
+    activities: Activities, tasks: TaskTable, launched: Sequence[int], costs: Sequence[Cost]
+) -> Activities:
+    """The activities of tasks, then two of each launched pass on the host lanes of its ranks: its turn, for which the
+    pass waits, and its launches.
+    """
+    n, after, lanes = activities.count, activities.after.lists(), activities.lanes.lists()
+    like = representative_ranks(tasks.kinds[number].ranks for number in np.unique(tasks.kind).tolist())
+    hosts: dict[int, int] = {}
+    seconds = list[float]()
+    for at, place in enumerate(launched):
+        ranks = sorted({like[rank] for rank in tasks.kinds[tasks.kind[place]].ranks})
+        own = [hosts.setdefault(rank, activities.lane_count + len(hosts)) for rank in ranks]
+        lanes += [own, own]
+        seconds += [0.0, costs[place].host]
+        after += [[], []]  # it launches ahead of what the device waits for
+        after[place] = [*after[place], n + 2 * at]
+    more = len(seconds)
+    return Activities(
+        seconds=np.concatenate([activities.seconds, seconds]),
+        lanes=ragged(lanes),
+        after=ragged(after),
+        queued_by=np.concatenate([activities.queued_by, np.full(more, NO_ACTIVITY)]),
+        share=np.concatenate([activities.share, np.ones(more)]),
+        sharer=np.concatenate([activities.sharer, np.full(more, NO_ACTIVITY)]),
+        lane_count=activities.lane_count + len(hosts),
+    )
+
+
+def of_tasks(times: ActivityTimes, launched: Sequence[int], count: int) -> ActivityTimes:
+    """The times of tasks alone; of a pass that waited for its turn at the host, the cause is what was launched
+    before it.
+    """
+    causes = times.causes[:count].copy()
+    for place in np.flatnonzero(causes >= count).tolist():
+        before = int(times.causes[causes[place]])  # the launches before its turn
+        causes[place] = launched[(before - count) // 2] if before >= count else NO_ACTIVITY
+    return ActivityTimes(times.starts[:count], times.ends[:count], causes)
 
 
 def task_activities(

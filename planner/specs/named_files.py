@@ -130,6 +130,7 @@ def merge_profiles(profiles: dict[str, Profile]) -> Profile:
     first = next(iter(profiles.values()))
     return with_fields(
         first,
+        shares=None,  # timed on one kind of device
         name=", ".join(dict.fromkeys(profile.name for profile in profiles.values())),
         modules={entry_name(n, kind, profiles): c for kind, each in profiles.items() for n, c in each.modules.items()},
         collectives={

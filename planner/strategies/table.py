@@ -46,6 +46,14 @@ STRATEGIES: dict[str, StrategyEntry] = {
         batches="one",
         refines="modality_layout",
     ),
+    "spatial_sharing": StrategyEntry(
+        "planner.strategies.spatial_sharing",
+        decides=("shares",),
+        modules="several",
+        kinds="one",
+        batches="one",
+        refines="modality_layout",
+    ),
     "sparse_tables": StrategyEntry(
         "planner.strategies.sparse_tables",
         decides=("tables",),

@@ -10,7 +10,7 @@ from planner.costs import pricing_of
 from planner.plan.descriptions import module_layout_text
 from planner.plan.pack_fill import PackFill, pack_fill
 from planner.plan.plan_file import Plan, assignments
-from planner.scoring import GapUse, Score, gap_use, plan_doubt
+from planner.scoring import GapUse, Score, SharedPair, gap_use, plan_doubt, shared_pairs
 from planner.simulate import TaskEvent, Timeline, TimePart, is_feed, mean_seconds
 from planner.specs.base import Ranks, Spec
 from planner.specs.parallelism import Sync
@@ -84,6 +84,7 @@ class ModuleFacts(StepFacts, omit_defaults=False):
     fullest_rank: int
     memory: dict[str, float]  # GiB on that rank by what they are, its modules' states apart
     gaps: GapUse | None  # of encoders on the ranks of what reads them
+    shared: tuple[SharedPair, ...]  # modules side by side on devices that they share
     packs: PackFill | None
     layouts: dict[str, str]  # by module, as screens show them and `fix.layouts` takes them
 
@@ -215,6 +216,7 @@ def module_facts(plan: Plan, score: Score, common: dict[str, Any]) -> ModuleFact
         loads={name: module_load(plan, whole, name) for name in plan.layouts},
         waves=tuple(wave_loads(plan, whole)),
         gaps=gap_use(plan, score),
+        shared=shared_pairs(score),
         allowed_gib=score.plan_memory.allowed_bytes(score.fullest_rank) / GIB,
         fullest_rank=score.fullest_rank,
         memory=memory_parts(score),

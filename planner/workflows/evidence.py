@@ -93,22 +93,27 @@ class ProfileSettings:
     ranks: int | None = None
     dtype: Dtype | None = None
     quick: bool = False
+    shares: tuple[float, ...] = ()  # of the device, on which modules are timed; none: layers on all of it
 
 
 def measure_profile(
     model: str, measuring: ProfileSettings, target: Path | None, on_progress: OnProgress = silent
 ) -> tuple[Profile, Path]:
-    """Measure layers, optimizer and collectives of a model here; write the profile to `target` or the user's cache."""
-    from planner.profiling import ProfileOptions, device_name, gpu_count
+    """Measure layers, optimizer and collectives of a model here; or, of settings with shares, modules on shares of the
+    device. Write the profile to `target` or the user's cache. Raises InputError.
+    """
+    from planner.profiling import ProfileOptions, device_name, gpu_count, profile_shares
     from planner.profiling import profile as measure
 
     kind: Literal["cpu", "cuda"] = "cuda" if gpu_count() else "cpu"
     spec, _ = library.read_named(model, Model)
     device = device_name(kind)
     base, _ = library.read_named(device, Profile)
-    ranks = measuring.ranks or gpu_count() or RANKS_ON_CPU
-    options = ProfileOptions(ranks, measuring.dtype or ("bf16" if kind == "cuda" else "float32"), measuring.quick)
-    path = target or library.cache_folder() / f"{device}.yaml"
+    path, dtype = target or library.cache_folder() / f"{device}.yaml", measuring.dtype
+    dtype = dtype or ("bf16" if kind == "cuda" else "float32")
+    if measuring.shares:
+        return profile_shares(spec, base, measuring.shares, dtype, path, on_progress), path
+    options = ProfileOptions(measuring.ranks or gpu_count() or RANKS_ON_CPU, dtype, measuring.quick)
     return measure(spec.name, spec, base, options, path, lambda done, of, what, _: on_progress(done, of, what)), path
 
 

@@ -192,3 +192,44 @@ def test_what_fits_nowhere_has_no_placement():
 def test_names_are_told_apart():
     with pytest.raises(ValueError, match="one name"):
         place([Piece("a", (Mode(1.0),))] * 2, [Lanes(1)])
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(4))
+def test_shares_as_modes_are_within_a_twentieth_of_the_best_by_cp_sat(seed):
+    """Six pieces of which each may have any share of one device in eighths, some after others."""
+    from random import Random
+
+    from ortools.sat.python import cp_model
+
+    draws, scale = Random(seed), 1000
+    pieces = []
+    for index in range(6):
+        compute, memory = draws.uniform(1, 5), draws.uniform(1, 5)
+        shares = [count / 8 for count in range(8, 0, -1)]
+        modes = tuple(Mode(round(compute / q + memory / min(2 * q, 1), 3), share=q) for q in shares)
+        before = draws.sample(range(index), min(index, draws.randint(0, 1)))
+        pieces.append(Piece(f"{index}", modes, {f"{each}": 0.0 for each in before}))
+    model, horizon = cp_model.CpModel(), round(scale * sum(piece.modes[0].seconds for piece in pieces))
+    ends, intervals, demands = {}, [], []
+    for piece in pieces:
+        start, end = model.new_int_var(0, horizon, "s"), model.new_int_var(0, horizon, "e")
+        chosen = [model.new_bool_var("m") for _ in piece.modes]
+        for mode, taken in zip(piece.modes, chosen, strict=True):
+            size = round(scale * mode.seconds)
+            intervals.append(model.new_optional_interval_var(start, size, end, taken, "i"))
+            demands.append(round(8 * mode.share))
+        model.add_exactly_one(chosen)
+        for name in piece.after:
+            model.add(start >= ends[name])
+        ends[piece.name] = end
+    model.add_cumulative(intervals, demands, 8)
+    last = model.new_int_var(0, horizon, "last")
+    for end in ends.values():
+        model.add(last >= end)
+    model.minimize(last)
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers, solver.parameters.max_deterministic_time = 1, 4.0
+    solver.solve(model)
+    found = place(pieces, [Lanes(1)])
+    assert found and found.seconds <= 1.05 * solver.objective_value / scale

@@ -22,6 +22,13 @@ def profile(
     ] = None,
     dtype: Dtype = None,
     quick: Annotated[bool, typer.Option("--quick", help="Measure fewer shapes, in under a minute.")] = False,
+    shares: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SHARES",
+            help="Instead: time modules on these shares of the device, and side by side on halves, such as `0.5,1`.",
+        ),
+    ] = None,
     settle: Annotated[
         Path | None,
         typer.Option(
@@ -44,7 +51,8 @@ def profile(
 
     Jobs with `profile: auto` find the profile in the user's cache; an interrupted profile resumes where it stopped.
     With --settle the layouts that predictions cannot tell apart are trained from random weights, in turn and three
-    times each; their plan files stay beside the plan, and `planner run` trains the one that is named.
+    times each; their plan files stay beside the plan, and `planner run` trains the one that is named. With --shares the
+    profile gets what modules take that share the device, which plans with shares are priced by.
     """
     from planner.cli import progress, render
     from planner.cli.views import json_answers, profile_tables
@@ -55,11 +63,14 @@ def profile(
         profile_loader(loader, output, json, (model, ranks, dtype, settle))
         return
     if settle is not None:
-        settle_ties(settle, json, (model, ranks, dtype, quick, output))
+        settle_ties(settle, json, (model, ranks, dtype, quick, output, shares))
         return
     if model is None:
         raise InputError("no model is given", where="MODEL", fix="a name that `planner list` shows, or a model file")
-    measuring = evidence.ProfileSettings(ranks, dtype.value if dtype else None, quick)
+    measuring = evidence.ProfileSettings(ranks, dtype.value if dtype else None, quick, shares_of(shares))
+    if shares is not None and (ranks is not None or quick):
+        what = "shares are timed on one device"
+        raise InputError(what, where="--shares", fix="leave out --ranks and --quick")
     with progress.progress_bar("profiling", "measurements") as on_progress:
         measured, path = evidence.measure_profile(model, measuring, output, on_progress)
     render.emit(json, json_answers.profile_answer(measured, path), *profile_tables.profile_tables(measured, path))
@@ -79,6 +90,19 @@ def profile_loader(reference: str, output: Path | None, json: bool, others: tupl
     render.emit(json, {"loader": str(path), "measured": measured}, *loader_tables.profiled_lines(measured, path))
 
 
+def shares_of(text: str | None) -> tuple[float, ...]:
+    """Shares of a device, as `--shares 0.25,0.5,0.75,1` gives them. Raises InputError."""
+    from planner.errors import InputError
+
+    try:
+        found = tuple(dict.fromkeys(float(each) for each in text.split(","))) if text is not None else ()
+    except ValueError:
+        found = (0.0,)
+    if not all(0 < each <= 1 for each in found):
+        raise InputError(f"`{text}` is no list of shares", where="--shares", fix="such as 0.25,0.5,0.75,1")
+    return found
+
+
 def settle_ties(plan: Path, json: bool, others: tuple[object, ...]) -> None:
     """The answer of --settle. Raises InputError where options of measuring layers are given too."""
     from planner.cli import progress, render
@@ -86,7 +110,7 @@ def settle_ties(plan: Path, json: bool, others: tuple[object, ...]) -> None:
     from planner.workflows import settling
 
     if any(others):
-        fix = "leave out MODEL, --ranks, --dtype, --quick and --output: the plan says what is trained"
+        fix = "leave out MODEL, --ranks, --dtype, --quick, --shares and --output: the plan says what is trained"
         raise InputError("a plan is settled as it is", where="--settle", fix=fix)
     with progress.progress_bar("training", "runs") as on_run:
         found = settling.settle(plan, on_run)

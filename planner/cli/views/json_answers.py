@@ -150,7 +150,13 @@ def planning_answer(result: ComparedRun) -> Summary | None:
 
 
 def profile_answer(profile: Profile, path: Path) -> Summary:
-    return {"profile": str(path), "name": profile.name, "modules": profile.modules, "collectives": profile.collectives}
+    found: Summary = {
+        "profile": str(path),
+        "name": profile.name,
+        "modules": profile.modules,
+        "collectives": profile.collectives,
+    }
+    return found | ({"shares": profile.shares} if profile.shares else {})
 
 
 def demo_answer(result: DemoResult) -> Summary:

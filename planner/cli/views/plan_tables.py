@@ -40,6 +40,7 @@ from planner.scoring import (
     nearest_run,
     nearest_text,
     objective_value,
+    shares_text,
     throughput,
 )
 from planner.specs.hardware.cluster import device_of_rank, rank_kinds
@@ -183,6 +184,8 @@ def layout_lines(plan: Plan) -> Iterator[tuple[str, RenderableType]]:
     yield from (("layout", f"{name}: {module_layout_text(plan, name)}") for name in plan.layouts)
     if filled := filled_gaps_text(plan):
         yield "in gaps", filled
+    if shared := shares_text(plan):
+        yield "shares", shared
     yield from ((name, text) for name in BESIDE for text in beside_texts(plan, name))
     yield from (("experts", text) for text in expert_texts(plan))
     yield from absent_texts(plan)

@@ -11,8 +11,8 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from planner.cli.views.plain_table import table
-from planner.specs.hardware.profile import CollectiveCosts, ModuleCosts, PassCosts, PassFit, Profile
-from planner.units import percent
+from planner.specs.hardware.profile import CollectiveCosts, DeviceShares, ModuleCosts, PassCosts, PassFit, Profile
+from planner.units import percent, plural
 
 GATHERED = {"held": "gathered once", "resharded": "gathered in each pass"}  # ZeRO-1 and 2; ZeRO-3
 EMBEDDING_HEAD = "embedding, head"
@@ -32,7 +32,26 @@ def profile_tables(profile: Profile, path: Path) -> Iterator[RenderableType]:
     yield Text(f"\n{LEGEND}", style="dim")
     if profile.collectives:
         yield collective_table(profile.collectives)
+    if profile.shares:
+        yield shares_table(profile.shares)
     yield Text(f"\nwritten to {path}", style="dim")
+
+
+def shares_table(shares: DeviceShares) -> RenderableType:
+    """What modules take that share the device, and pairs as they were timed."""
+    rows = table("side by side", ">shares", ">alone ms", ">together ms", ">passes a second")
+    for pair in shares.pairs:
+        alone, together = (" + ".join(f"{each:.4g}" for each in of) for of in (pair.alone_ms, pair.ms))
+        halves = " + ".join(f"{each:g}" for each in pair.shares)
+        rows.add_row(" and ".join(pair.modules), halves, alone, together, f"{pair.gain:.2f} ×")
+    held = "" if shares.holdout_error is None else f", {percent(shares.holdout_error)} off at most on a pair held out"
+    constants = (
+        f"κ {shares.kappa:.3g}, γ {shares.gamma:.3g}{held}; {plural(shares.launch_threads, 'thread')} can launch"
+    )
+    bound = ", ".join(f"{name} {percent(share)}" for name, share in shares.memory_shares.items())
+    return Stack(
+        Text("\nshares of the device", style="bold"), rows, Text(f"{constants}\nbound by memory: {bound}", style="dim")
+    )
 
 
 def pass_table(name: str, costs: ModuleCosts) -> RenderableType:

@@ -224,6 +224,8 @@ def module_lines(answer: WhyPlan, facts: ModuleFacts) -> Iterator[RenderableType
         yield Text(f"wave {number} is bound by {where}; all ranks compute {percent(wave.busy)} of that")
     if facts.gaps and facts.gaps.hidden:
         yield Text(f"gaps: {facts.gaps.text}")
+    for pair in facts.shared:
+        yield Text(f"shares: {pair.text}, {duration(pair.together)} side by side")
     if facts.packs:
         yield Text(f"packs: {pack_text(facts.packs)}")
     if answer.nearest:

@@ -216,6 +216,13 @@ def written_orders(at: StepCase) -> str:
     return f"the order of its passes is none of {', '.join(names)} | strategy: parallel_search"
 
 
+def shared_devices(at: StepCase) -> str:
+    """Modules side by side on a device, each with a share of it."""
+    if at.knobs.orders == "any" or all(a.share == 1.0 for a in at.assigned):
+        return ""
+    return "it has a share of its devices, beside another module | no `share`"
+
+
 def encoders_ahead(at: StepCase) -> str:
     """Encoders farther ahead than the software has them, which on ranks of their readers run for the micro-batch that
     reads them.
@@ -254,4 +261,5 @@ STEP_RULES = (
     StepRule("shares of replicas", unlike_shares),
     StepRule("order of passes", written_orders),
     StepRule("encoders ahead", encoders_ahead),
+    StepRule("shares of devices", shared_devices),
 )

@@ -1,6 +1,7 @@
 // Columns of integers back into rows of events; see planner/report/timeline_columns.py.
 
 const COMPUTE = new Set(["F", "B", "I", "W", "update"]);
+const SHARE = 6; // column of a kind: its share of the device in thousandths, where it has not all of it
 const patterns = []; // decoded on first use
 
 function summed(since) {
@@ -20,7 +21,10 @@ function pattern(number) {
   const latest = new Int32Array(count);
   const compute = new Uint8Array(count);
   const lane = new Uint8Array(count);
+  const shares = kinds.some((kind) => data.kinds[kind].length > SHARE) ? new Float32Array(count).fill(1) : null;
+  const from = shares && new Float32Array(count); // of a row's height, below which an event's share begins
   const busy = [];
+  const held = []; // shares of the device that are held, in the order of where they begin
   let last = 0;
   let others = false;
   for (let i = 0; i < count; i++) {
@@ -28,7 +32,10 @@ function pattern(number) {
     end[i] = start[i] + ticks;
     latest[i] = last = Math.max(last, end[i]);
     compute[i] = COMPUTE.has(data.names[name][1]) ? 1 : 0;
-    if (compute[i]) {
+    if (compute[i] && shares) {
+      shares[i] = (data.kinds[kinds[i]][SHARE] ?? 1000) / 1000;
+      from[i] = firstRoom(held, start[i], end[i], shares[i]);
+    } else if (compute[i]) {
       let at = busy.findIndex((until) => until <= start[i] + 1);
       if (at < 0) at = busy.length;
       busy[at] = end[i];
@@ -36,7 +43,17 @@ function pattern(number) {
     } else if (ticks > 0) others = true;
   }
   const lanes = Math.max(1, busy.length);
-  return (patterns[number] = { count, kinds, rows, slots, start, end, latest, compute, lane, lanes, others });
+  return (patterns[number] = { count, kinds, rows, slots, start, end, latest, compute, lane, lanes, shares, from, others });
+}
+
+/** Where a share of the device has room beside those that are held at its start. */
+function firstRoom(held, start, end, share) {
+  for (let at = held.length - 1; at >= 0; at--) if (held[at].until <= start + 1) held.splice(at, 1);
+  let from = 0;
+  let place = 0;
+  while (place < held.length && held[place].from < from + share - 1e-6) from = held[place].from + held[place++].share;
+  held.splice(place, 0, { from, share, until: end });
+  return Math.min(from, 1 - share);
 }
 
 const rowsMade = [];

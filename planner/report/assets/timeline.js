@@ -103,11 +103,12 @@ function collect(step, ofRow, from, until, box, above, next) {
     const compute = events.compute[at];
     const x = toX(events.start[at], box.width);
     const wide = Math.max(0.6, toX(events.end[at], box.width) - x);
-    const lane = body / events.lanes;
-    const y = compute ? box.top + lane * events.lane[at] : strip ? box.top + body + 1 : box.top;
+    const lane = events.shares ? body * events.shares[at] : body / events.lanes;
+    const below = events.shares ? body * events.from[at] : lane * events.lane[at];
+    const y = compute ? box.top + below : strip ? box.top + body + 1 : box.top;
     const high = compute ? lane : strip || box.high;
     const key = `${events.kinds[at]}/${events.rows[at]}/${ofRow.groups[events.slots[at]]}/${events.start[at]}`;
-    const before = strip || events.lanes > 1 ? undefined : above.get(key);
+    const before = strip || events.lanes > 1 || events.shares ? undefined : above.get(key);
     if (before) {
       before.high = y + high - before.y;
       next.set(key, before);

@@ -1,5 +1,6 @@
 """Profiles of a device: its facts, fits of modules, tables of collectives, rates of kernels, and provenance."""
 
+from statistics import median
 from typing import Annotated, ClassVar, Literal
 
 import msgspec
@@ -10,6 +11,7 @@ from planner.specs.parallelism import RecomputeName
 
 FORWARD_SHARE = 1 / 3  # of both passes, where nothing says it
 BACKWARD_SHARE = 1 - FORWARD_SHARE
+ASSUMED_SHARES_SPREAD = 0.5  # of a pass beside another, where no pair was timed: what kappa from 1 to 3 leaves open
 
 
 class PassFit(Spec):
@@ -91,6 +93,43 @@ class CollectiveCosts(Spec):
     points: tuple[CollectivePoint, ...]
 
 
+class TimedPair(Spec):
+    """Two modules timed on one device: each alone on all of it, and side by side on shares of it."""
+
+    modules: tuple[str, str]
+    shares: tuple[Share, Share]
+    alone_ms: tuple[Positive, Positive]  # forward and backward
+    ms: tuple[Positive, Positive]
+
+    @property
+    def gain(self) -> float:
+        """Passes a second side by side, over those in turn."""
+        return sum(alone / beside for alone, beside in zip(self.alone_ms, self.ms, strict=True))
+
+
+class DeviceShares(Spec, kw_only=True):
+    """What modules take that share a device (costs/compute/contention.py); left out where nobody timed it."""
+
+    source: Source
+    device: str = ""  # that was timed
+    kappa: Annotated[float, msgspec.Meta(ge=1, le=64)]  # a share q of the compute reaches kappa·q of the bandwidth
+    gamma: Amount  # demand beyond the bandwidth takes so many times longer
+    launch_threads: RankCount = 1  # that launch at the same time; of 1, modules of a rank queue
+    memory_shares: dict[str, Share] = {}  # of a pass, bound by memory, by MODEL/MODULE
+    pairs: tuple[TimedPair, ...] = ()
+    holdout_error: Amount | None = None  # the largest relative error of a pair that was predicted from the others
+
+    @property
+    def spread(self) -> float:
+        """Half-width of the 80 % interval of a pass beside another, over its seconds."""
+        return ASSUMED_SHARES_SPREAD if self.holdout_error is None else self.holdout_error
+
+    @property
+    def gain(self) -> float | None:
+        """The median gain of the timed pairs; None where none was timed."""
+        return median(pair.gain for pair in self.pairs) if self.pairs else None
+
+
 class Device(Spec):
     """Facts of a device, from its data sheet unless `provenance` says otherwise."""
 
@@ -137,3 +176,4 @@ class Profile(Spec):
     modules: dict[str, ModuleCosts] = {}  # by MODEL/MODULE
     collectives: dict[str, CollectiveCosts] = {}  # all_to_all, all_gather, reduce_scatter, p2p
     rates: DeviceRates | None = None  # of kernels by their shape: they price modules without measurements
+    shares: DeviceShares | None = None  # None: as assumed

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from planner import files
 from planner.costs import step_prices
-from planner.costs.compute.contention import CONTENTION_SPREAD, GAMMA, KAPPA, DeviceUse, concurrent_demand, slowdown
+from planner.costs.compute.contention import ASSUMED_SHARES, DeviceUse, concurrent_demand, slowdown
 from planner.costs.pricing import pricing_of
 from planner.plan.plan_file import Plan, SharedDeviceItems
 from planner.plan.task import PASS_PHASES
@@ -51,8 +51,8 @@ def test_slowdown_of_a_share_is_bounded_by_one_over_the_share(use, less):
 def test_half_of_the_compute_uses_all_memory_bandwidth():
     """By hand: 3 s of compute and 1 s of memory on half a device, next to a pass that streams all the time."""
     own, other = DeviceUse(0.5, 3.0, 1.0, 1.4), DeviceUse(0.5, 0.0, 2.0, 2.0)
-    assert KAPPA == 2.0 and own.share_seconds == 7.0 and own.bandwidth_share == pytest.approx(0.2)
-    assert slowdown(own, [other]) == pytest.approx(7.0 / 4.0 * (1.0 + GAMMA * 0.2))
+    assert ASSUMED_SHARES.kappa == 2.0 and own.share_seconds == 7.0 and own.bandwidth_share == pytest.approx(0.2)
+    assert slowdown(own, [other]) == pytest.approx(7.0 / 4.0 * (1.0 + ASSUMED_SHARES.gamma * 0.2))
 
 
 @given(SHARES, st.lists(USES, max_size=5))
@@ -77,8 +77,12 @@ def test_passes_with_a_share_take_longer_and_others_what_they_took():
         cost, usual = price.alone(task), before.alone(same)
         if task.phase in PASS_PHASES and task.share < 1:
             assert cost.comm == usual.comm
-            assert usual.value < cost.value <= usual.value / task.share * (1 + GAMMA * (KAPPA - 1.0))
-            assert (cost.source, cost.spread) == ("analytic", usual.spread + CONTENTION_SPREAD)
+            assert (
+                usual.value
+                < cost.value
+                <= usual.value / task.share * (1 + ASSUMED_SHARES.gamma * (ASSUMED_SHARES.kappa - 1.0))
+            )
+            assert (cost.source, cost.spread) == ("analytic", usual.spread + ASSUMED_SHARES.spread)
         elif task.phase not in ("gather", "sync"):  # these have more compute beside them
             assert cost == usual
 

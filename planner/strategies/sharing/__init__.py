@@ -1,0 +1,6 @@
+"""Shares of devices among modules on the same ranks: pieces with shares as modes, and plans with them."""
+
+from planner.strategies.sharing.share_search import STEPS, ShareSearch
+from planner.strategies.sharing.shared_plan import Shares, sharing_modules, with_shares
+
+__all__ = ["STEPS", "ShareSearch", "Shares", "sharing_modules", "with_shares"]
