@@ -93,7 +93,7 @@ def prices_today(stored: ServingActionsFile, folder: Path) -> dict[int, StagePri
 
 
 def is_repriced(stored: ServingActionsFile, folder: Path) -> bool:
-    """Whether a file was decided at other prices than today's; not where it does not say at which. Raises InputError."""
+    """Whether a file says that it was decided at other prices than today's. Raises InputError."""
     return stored.prices not in ("", price_digest(prices_today(stored, folder)))
 
 
