@@ -9,7 +9,7 @@ from planner import files
 from planner.check.finding import Finding, Tolerances, classify_value
 from planner.errors import PlannerError
 from planner.policies import Schedule, replayed, schedule_jobs
-from planner.serving import decided_again
+from planner.serving import decided_again, is_repriced
 from planner.simulate import run_jobs
 from planner.specs.base import with_fields
 from planner.specs.cluster_jobs.actions_file import ActionsFile
@@ -47,6 +47,9 @@ def actions_findings(path: Path, tolerances: Tolerances) -> Iterator[Finding]:
     """What is wrong with stored decisions, or is another today."""
     try:
         stored = read_actions(path)
+        if isinstance(stored, ServingActionsFile) and is_repriced(stored, path.parent):
+            yield from repriced_findings(stored, path.parent)
+            return
         again = replay(stored, path)
     except PlannerError as error:
         yield Finding("illegal", error.where or str(path), None, None, f"its decisions cannot happen: {error.message}")
@@ -64,6 +67,16 @@ def actions_findings(path: Path, tolerances: Tolerances) -> Iterator[Finding]:
             yield Finding(category, f"outcome.{name}", old, new, f"{name}: {new / old - 1:+.2%}")
     if today.decisions != stored.decisions:
         yield Finding("drift", "decisions", None, None, "the same policy decides otherwise today")
+
+
+def repriced_findings(stored: ServingActionsFile, folder: Path) -> Iterator[Finding]:
+    """What comes of the policy at today's prices: neither outcome is better than the other. Raises PlannerError."""
+    today = decided_today(stored, folder)
+    yield Finding("drift", "prices", stored.prices, today.prices, "the model's prices on its device are others today")
+    for name in fields_of(stored):
+        old, new = getattr(stored.outcome, name), getattr(today.outcome, name)
+        if old != new:
+            yield Finding("drift", f"outcome.{name}", old, new, f"{name} at today's prices")
 
 
 def fields_of(stored: Stored) -> tuple[str, ...]:

@@ -92,6 +92,8 @@ def sampled_nodes(graph: Graph, seeds: Ints, fanouts: Sequence[int], random: Gen
 def sampled_neighbours(graph: Graph, nodes: Ints, fanout: int, random: Generator) -> Ints:
     """Of each node all neighbours, or `fanout` distinct ones of more, each set as likely (Floyd, CACM 30(9), 1987)."""
     degrees = graph.degrees[nodes]
+    if not (degrees > fanout).any():
+        return neighbours_of(graph, nodes)
     many = nodes[degrees > fanout]
     counts = graph.degrees[many]
     chosen = np.full((len(many), fanout), -1, dtype=np.int64)

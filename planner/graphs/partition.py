@@ -5,6 +5,11 @@ Parts are balanced in nodes and in training nodes: these weigh more, by several 
 edges among those that are even enough is taken.
 """
 
+import ctypes
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -55,8 +60,24 @@ def metis(graph: Graph, parts: int, weights: Ints | None = None) -> Ints:
 
     adjacency = pymetis.CSRAdjacency(graph.indptr.astype(np.int32), graph.neighbours.astype(np.int32))
     given = None if weights is None else weights.tolist()
-    _, part = pymetis.part_graph(parts, adjacency, vweights=given, options=pymetis.Options(seed=0))
+    with without_output():
+        _, part = pymetis.part_graph(parts, adjacency, vweights=given, options=pymetis.Options(seed=0))
     return np.asarray(part, dtype=np.int64)
+
+
+@contextmanager
+def without_output() -> Iterator[None]:
+    """Within it nothing reaches standard output: METIS prints there where parts have about one node each."""
+    sys.stdout.flush()
+    kept, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    try:
+        yield
+    finally:
+        ctypes.CDLL(None).fflush(None)  # what C still holds
+        os.dup2(kept, 1)
+        os.close(kept)
+        os.close(nowhere)
 
 
 def fullest(part: Ints, parts: int) -> float:

@@ -18,6 +18,7 @@ from planner.units import byte_size
 
 Ints = NDArray[np.int64]
 MOST_NODES, MOST_BYTES = 10**9, 2**30
+UNCONNECTED = 10**6  # nodes without an edge that a graph may have, besides ten for each edge
 HOW = "lines of two node numbers, such as 0,17; or an .npz with arrays u and v"
 
 
@@ -57,9 +58,17 @@ def read_graph(path: Path) -> Graph:
         if not {"u", "v"} <= {*arrays} or len(arrays["u"]) != len(arrays["v"]):
             raise InputError("the archive has no arrays u and v of one length", where=str(path), fix=HOW)
         u, v = (checked_nodes(arrays[name], path) for name in "uv")
-        return graph_of(u, v, int(arrays["nodes"]) if "nodes" in arrays else 0)
-    edges = read_columns(path, 2)
-    return graph_of(edges[:, 0], edges[:, 1])
+        count = checked_nodes(arrays.get("nodes", np.zeros(1, np.int64)).reshape(-1), path).max(initial=0)
+    else:
+        u, v = read_columns(path, 2).T
+        count = np.int64(0)
+    if not len(u):
+        raise InputError("the graph has no edges", where=str(path), fix=HOW)
+    nodes = max(int(count), int(u.max()) + 1, int(v.max()) + 1)
+    if nodes > 10 * len(u) + UNCONNECTED:
+        message = f"{nodes:,} nodes are numbered, and {len(u):,} edges are given"
+        raise InputError(message, where=str(path), fix="number nodes from 0 on, without gaps")
+    return graph_of(u, v, nodes)
 
 
 def read_nodes(path: Path, nodes: int) -> Ints:
@@ -113,7 +122,7 @@ def checked_nodes(array: Any, path: Path) -> Ints:
         or array.dtype.kind not in "iu"
         or (len(array) and not 0 <= array.min() <= array.max() < MOST_NODES)
     ):
-        raise InputError("node numbers are whole, from 0 on, in one row", where=str(path), fix=HOW)
+        raise InputError(f"node numbers are whole, from 0 to {MOST_NODES - 1:,}, in one row", where=str(path), fix=HOW)
     numbers: Ints = array.astype(np.int64)
     return numbers
 
@@ -122,7 +131,7 @@ def read_columns(path: Path, columns: int) -> Ints:
     """Rows (rows, columns) of whole numbers of a CSV; a first line of names is left out. Raises InputError."""
     rows = []
     for number, cells in files.read_csv(path):
-        if not cells or (number == 1 and not cells[0].strip().isdigit()):
+        if not cells or (number == 1 and not is_number(cells[0])):
             continue
         if len(cells) != columns or not all(cell.strip().isdigit() and len(cell) < 12 for cell in cells):
             message = f"`{','.join(cells)[:80]}` is not {'a node number' if columns == 1 else 'two node numbers'}"
@@ -130,3 +139,12 @@ def read_columns(path: Path, columns: int) -> Ints:
         rows.append([int(cell) for cell in cells])
     found = np.array(rows, dtype=np.int64).reshape(-1, columns)
     return checked_nodes(found.ravel(), path).reshape(-1, columns)
+
+
+def is_number(cell: str) -> bool:
+    """Whether a cell has any number, of a node or not, and no name of a column."""
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True

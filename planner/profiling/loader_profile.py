@@ -5,6 +5,7 @@ Whole loaders are timed from the batch at which all workers are at work, so that
 a / c + d through the timings has no hold-out where there are two of them, as on two cores.
 """
 
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from planner.specs.loader import LoaderFile, LoaderPool, LoaderSettings, LoaderS
 INTERVAL = 1.2816  # of a normal distribution: standard deviations on each side of 80 %
 LEAST_BATCHES = 6  # that are timed, for each worker
 STAGE_S, LOADER_S = 1.0, 2.0  # seconds that measuring the stages, and each number of workers, takes about
+NAME = re.compile(r"[A-Za-z0-9_.+-]+\Z")  # of a stage in a file
 HAND_OVER = "hand-over"  # what workers add: batches through shared memory
 
 
@@ -53,7 +55,7 @@ class MeasuredLoader:
             return apply(value)
         except PlannerError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             message = f"item {number} raises in the stage `{stage}`: {type(error).__name__}: {error}"
             raise InputError(message, where=self.name, fix="leave the item out, or mend it") from error
 
@@ -197,7 +199,7 @@ def items_per_second(measured: MeasuredLoader, workers: int, prefetch: int, seco
         collate_fn=as_it_is,
         multiprocessing_context="fork" if workers else None,
     )
-    ready = checked(loader)
+    ready = checked(loader, measured.name)
     for _ in range(max(1, workers)):
         next(ready)
     begun, done = time.perf_counter(), 0
@@ -207,12 +209,16 @@ def items_per_second(measured: MeasuredLoader, workers: int, prefetch: int, seco
     return done * measured.batch / (time.perf_counter() - begun)
 
 
-def checked(batches: Iterable[Any]) -> Iterator[Any]:
-    """Batches as they come. Raises the error that one is."""
-    for batch in batches:
-        if isinstance(batch, PlannerError):
-            raise batch
-        yield batch
+def checked(batches: Iterable[Any], where: str) -> Iterator[Any]:
+    """Batches as they come. Raises the error that one is, and InputError where a worker is gone."""
+    try:
+        for batch in batches:
+            if isinstance(batch, PlannerError):
+                raise batch
+            yield batch
+    except RuntimeError as error:  # torch's, of a worker that is gone
+        message = f"a worker process ended before its batch was there: {error}"
+        raise InputError(message, where=where, fix="a dataset that loads in a process of torch's DataLoader") from error
 
 
 def as_it_is(batch: Any) -> Any:
@@ -224,7 +230,13 @@ def require_handed_over(measured: MeasuredLoader) -> None:
     """Raises InputError where no process can hand a batch to another: torch would wait for it forever."""
     items = [measured.item(number) for number in range(min(measured.batch, measured.count))]
     try:
-        ForkingPickler.dumps(measured.pack(items))
+        packed = measured.pack(items)
+    except Exception as error:
+        message = f"{len(items)} items make no batch: {type(error).__name__}: {error}"
+        fix = "items of one size, or a `collate_fn` of the dataset that packs them"
+        raise InputError(message, where=measured.name, fix=fix) from error
+    try:
+        ForkingPickler.dumps(packed)
     except Exception as error:
         message = f"a worker cannot hand over its batches, which cannot be pickled: {error}"
         fix = "return tensors, arrays, numbers or text, and no open files, generators or local functions"
@@ -256,12 +268,16 @@ def loader_of_object(reference: str, batch: int) -> MeasuredLoader:
         found = getattr(import_module(module), name)
         found = found() if isinstance(found, type) else found
         count = len(found)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         message = f"there is no dataset: {type(error).__name__}: {error}"
         fix = "MODULE:OBJECT, a torch.utils.data.Dataset with __len__ and __getitem__, importable from this folder"
         raise InputError(message, where=reference, fix=fix) from error
     if count < 1:
         raise InputError("the dataset has no items", where=reference, fix="give it some")
-    stages = dict(getattr(found, "stages", None) or {"item": found.__getitem__})
+    stages = getattr(found, "stages", None) or {"item": found.__getitem__}
+    named = isinstance(stages, Mapping) and all(isinstance(each, str) and NAME.match(each) for each in stages)
+    if not named or not all(map(callable, stages.values())):
+        fix = "a mapping of functions by names of letters, digits and any of _ . + -"
+        raise InputError("its `stages` are no functions by name", where=reference, fix=fix)
     pack = getattr(found, "collate_fn", None) or torch.utils.data.default_collate
-    return MeasuredLoader(reference, count, stages, pack, min(batch, count))
+    return MeasuredLoader(reference, count, dict(stages), pack, min(batch, count))

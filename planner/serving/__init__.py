@@ -2,7 +2,7 @@
 
 from planner.serving.answer import ServingAnswer, answer
 from planner.serving.best_split import ORDERS, Found, best_split, family_splits
-from planner.serving.decided import actions_file, decided_again
+from planner.serving.decided import actions_file, decided_again, is_repriced
 from planner.serving.elastic import ElasticAnswer, elastic_answer
 from planner.serving.goodput import Question, greatest
 from planner.serving.launched import launch_script
@@ -30,6 +30,7 @@ __all__ = [
     "elastic_answer",
     "family_splits",
     "greatest",
+    "is_repriced",
     "launch_script",
     "served_inputs",
 ]

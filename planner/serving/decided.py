@@ -1,8 +1,11 @@
 """What a policy decided about instances of a server as a file, replayed from it, and decided again."""
 
-from collections.abc import Iterable
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
+from planner.costs.serving import StagePrices
 from planner.errors import InputError
 from planner.policies import ElasticServing
 from planner.serving.elastic import ElasticAnswer
@@ -35,6 +38,7 @@ def actions_file(inputs: ServedInputs, answer: ElasticAnswer) -> ServingActionsF
         model=inputs.job.model,
         cluster=inputs.job.cluster,
         memory_margin=inputs.job.limits.memory_margin,
+        prices=price_digest(question.prices),
         service=question.service,
         setup=ServedSetup(
             family=start.family,
@@ -77,11 +81,27 @@ def outcome_of(question: Question, history: ServingHistory) -> ServingOutcome:
     )
 
 
+def price_digest(prices: Mapping[int, StagePrices]) -> str:
+    """What tells prices from others: 16 hexadecimal digits. How sure they are and whence they come count nothing."""
+    told = [repr(replace(each, source="", spread=0.0)) for _, each in sorted(prices.items())]
+    return hashlib.sha256("\n".join(told).encode()).hexdigest()[:16]
+
+
+def prices_today(stored: ServingActionsFile, folder: Path) -> dict[int, StagePrices]:
+    """Prices of the instances of a file at today's rates. Raises InputError."""
+    return priced(stored.model, stored.cluster, folder, stored.memory_margin, stored.setup.degrees)
+
+
+def is_repriced(stored: ServingActionsFile, folder: Path) -> bool:
+    """Whether a file says that it was decided at other prices than today's. Raises InputError."""
+    return stored.prices not in ("", price_digest(prices_today(stored, folder)))
+
+
 def decided_again(stored: ServingActionsFile, folder: Path, replay: bool) -> ServingActionsFile:
     """A file with the decisions that its policy takes today, or with its own; and what comes of them. Raises InputError
     where one cannot happen.
     """
-    prices = priced(stored.model, stored.cluster, folder, stored.memory_margin, stored.setup.degrees)
+    prices = prices_today(stored, folder)
     told = stored.setup
     setup = ServingSetup(
         switch_s=told.switch_s,
@@ -101,7 +121,8 @@ def decided_again(stored: ServingActionsFile, folder: Path, replay: bool) -> Ser
     split = Split(told.family, shares, told.answers, told.tokens)
     decide = replayed(stored) if replay else ElasticServing(stored.service)
     history = question.history(split, told.order, 1.0, decide)
-    return with_fields(stored, outcome=outcome_of(question, history), decisions=recorded(history))
+    outcome, told_prices = outcome_of(question, history), price_digest(prices)
+    return with_fields(stored, prices=told_prices, outcome=outcome, decisions=recorded(history))
 
 
 def replayed(stored: ServingActionsFile) -> ServingDecide:

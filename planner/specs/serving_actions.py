@@ -81,6 +81,7 @@ class ServingActionsFile(Spec, kw_only=True):
     model: str
     cluster: str
     memory_margin: Share
+    prices: str = ""  # digest of the seconds and rooms that it was decided at
     service: Service
     setup: ServedSetup
     start: Annotated[tuple[ServedShare, ...], msgspec.Meta(min_length=1)]

@@ -125,12 +125,14 @@ def measure_data_loader(
     """
     from planner.profiling import loader_of_job, loader_of_object, measure_loader
 
+    path = target or Path("loader.yaml")
+    files.require_writable(path, "--output")
     if ":" in reference and not os.path.exists(reference):
         sys.path.insert(0, os.getcwd())
         measured = loader_of_object(reference, USUAL_BATCH)
     else:
         measured = loader_of_job(load_job(reference, JobOptions()))
-    found, path = measure_loader(measured, on_progress=on_progress), target or Path("loader.yaml")
+    found = measure_loader(measured, on_progress=on_progress)
     files.write(path, found)
     return found, path
 

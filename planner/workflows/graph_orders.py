@@ -1,6 +1,5 @@
 """The workflow of `planner loader-order`: files of a graph in, an order with its partition and its cache out."""
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,7 +23,11 @@ def graph_order(named: GraphFiles, asked: OrderQuestion, on_order: OnProgress = 
     """Choose an order, and write it. Raises InputError and Infeasible."""
     if named.output.suffix != ".npz":
         raise InputError(f"{named.output} is no .npz", where="--output", fix="such as order.npz")
+    files.require_writable(named.output, "--output")
     graph = read_graph(named.graph)
+    if asked.parts > graph.nodes:
+        message = f"the graph has {graph.nodes:,} nodes, fewer than {asked.parts:,} parts"
+        raise InputError(message, where="--parts", fix=f"at most {graph.nodes}")
     train = read_nodes(named.train_nodes, graph.nodes)
     labels = read_labels(named.labels, graph.nodes) if named.labels else None
     answer = choose_order(graph, train, labels, asked, on_order)
@@ -36,7 +39,5 @@ def write_order(path: Path, answer: OrderAnswer) -> None:
     """Write `order` (training nodes), `part` (of every node) and `cached` (nodes whose rows a static cache holds)."""
     import numpy as np
 
-    files.require_writable(path, "--output")
-    written = path.with_name(f".{path.name}.tmp.npz")
-    np.savez(written, order=answer.order, part=answer.partition.part, cached=answer.kept)
-    os.replace(written, path)
+    with files.atomic_write(path) as out:
+        np.savez(out, order=answer.order, part=answer.partition.part, cached=answer.kept)

@@ -54,13 +54,28 @@ def test_an_order_is_chosen_and_written(folder):
         ("loader-order edges.csv --train-nodes train.csv --neighbours 10-x", "no neighbours by layer"),
         ("loader-order edges.csv --train-nodes train.csv -o order.csv", "is no .npz"),
         ("loader-order edges.csv --train-nodes edges.csv", "is not a node number"),
+        ("loader-order edges.csv --train-nodes train.csv --parts 41", "fewer than 41 parts"),
+        ("loader-order names.csv --train-nodes train.csv", "the graph has no edges"),
+        ("loader-order gaps.csv --train-nodes train.csv", "900,000,001 nodes are numbered"),
+        ("loader-order edges.csv --train-nodes negative.csv", "is not a node number"),
         ("profile gpt-7b --loader stages.yaml", "measured alone"),
+        ("profile --quick --loader stages.yaml", "measured alone"),
         ("profile --loader nowhere:data", "there is no dataset"),
     ],
 )
 def test_what_is_wrong_is_said(folder, command, says):
+    (folder / "names.csv").write_text("u,v\n")
+    (folder / "gaps.csv").write_text("0,900000000\n")
+    (folder / "negative.csv").write_text("-5\n")
     printed = typed(f"planner {command}", folder)
     assert printed.code == 2 and says in printed.errors
+
+
+def test_a_cache_of_all_rows_and_parts_of_one_node_are_answered(folder):
+    """METIS writes to standard output where parts are so small: the answer is alone there."""
+    command = "planner loader-order edges.csv --train-nodes train.csv --batch 5 --parts 40 --cache 1"
+    assert "0 rows in random order" in typed(command, folder).out
+    assert json.loads(typed(f"{command} --json", folder).out)["rows"] == 0
 
 
 JOB = """format: planner.job/1

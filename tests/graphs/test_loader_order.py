@@ -135,7 +135,7 @@ def test_loops_and_isolated_nodes():
         ("0,1\n2", "`2` is not two node numbers"),
         ("u,v\n0,x", "`0,x`"),
         ("0,-1", "`0,-1`"),
-        ("0,99999999999", "from 0 on"),
+        ("0,99999999999", "from 0 to"),
     ],
 )
 def test_edge_lists_that_are_none(tmp_path, text, says):

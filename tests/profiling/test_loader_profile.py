@@ -1,5 +1,6 @@
 """Loaders that are measured: every stage, every item once, and what is wrong with a dataset is named."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -157,3 +158,40 @@ def test_items_keep_their_own_errors():
     with pytest.raises(InputError, match="no") as refused:
         loader.item(1)
     assert refused.value.where == "there"
+
+
+class Stages(Dataset):
+    """A dataset with stages that are none."""
+
+    stages = ("read", "square")
+
+    def __len__(self):
+        return 4
+
+
+class Numbered(Stages):
+    stages = {1: len}
+
+
+class Leaves(Stages):
+    """A dataset whose items end the process."""
+
+    stages = {"read": lambda item: sys.exit(3)}
+
+
+class Ragged(Stages):
+    stages = {"read": lambda item: torch.ones(item + 1)}
+
+
+@pytest.mark.parametrize(
+    ("kind", "says"),
+    [
+        ("Stages", "no functions by name"),
+        ("Numbered", "no functions by name"),
+        ("Leaves", "item 0 raises in the stage `read`: SystemExit"),
+        ("Ragged", "4 items make no batch"),
+    ],
+)
+def test_a_dataset_that_cannot_be_measured_is_refused(kind, says):
+    with pytest.raises(InputError, match=says):
+        measure_loader(loader_of_object(f"{__name__}:{kind}", 8), QUICK)

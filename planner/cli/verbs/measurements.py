@@ -2,7 +2,9 @@
 calibrate` fits coefficients to them.
 """
 
+import contextlib
 import os
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -60,7 +62,7 @@ def profile(
 
     require_torch("profile")
     if loader is not None:
-        profile_loader(loader, output, json, (model, ranks, dtype, settle))
+        profile_loader(loader, output, json, (model, ranks, dtype, quick, settle))
         return
     if settle is not None:
         settle_ties(settle, json, (model, ranks, dtype, quick, output, shares))
@@ -83,9 +85,10 @@ def profile_loader(reference: str, output: Path | None, json: bool, others: tupl
     from planner.workflows import evidence
 
     if any(others):
-        fix = "leave out MODEL, --ranks, --dtype and --settle"
+        fix = "leave out MODEL, --ranks, --dtype, --quick and --settle"
         raise InputError("a loader is measured alone", where="--loader", fix=fix)
-    with progress.progress_bar("profiling", "measurements") as on_progress:
+    bar = progress.progress_bar("profiling", "measurements")
+    with bar as on_progress, contextlib.redirect_stdout(sys.stderr):  # what a dataset prints is no answer
         measured, path = evidence.measure_data_loader(reference, output, on_progress)
     render.emit(json, {"loader": str(path), "measured": measured}, *loader_tables.profiled_lines(measured, path))
 

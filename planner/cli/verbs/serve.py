@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from planner.cli.options import Json, job_names, optional_duration
+from planner.errors import InputError
 
 
 class Order(str, Enum):
@@ -94,6 +95,11 @@ def serve(
     )
     orders = tuple(each for each in ORDERS if order.value in (each, "both"))
     asked = Asked(requests, measured, rate, setup, drawn, orders, any_rate, front, elastic)
+    if output and not elastic:
+        raise InputError("a static split decides nothing", where="-o", fix="--elastic")
+    for path, option in ((output, "-o"), (launch, "--launch"), (html, "--html")):
+        if path:
+            files.require_writable(path, option)
     with progress.progress_bar("serving", "splits") as on_split:
         found = pipeline.serve(job, asked, on_split)
     if output:

@@ -177,8 +177,9 @@ def order_lines(answer: OrderAnswer, path: Path) -> Iterator[RenderableType]:
     """The order and the cache that were chosen, what each would move, and the partition."""
     chosen, rival = answer.chosen, answer.best_random
     yield Text.assemble((f"{chosen.order} with {chosen.cache}", "bold"), f"  {chosen.rows:,.0f} rows an epoch")
+    fewer = f"{rival.rows / chosen.rows:.2f} times fewer than" if chosen.rows else f"{rival.rows:,.0f} rows"
     yield Text(
-        f"{rival.rows / chosen.rows:.2f} times fewer than in random order with {rival.cache}, its best; labels of a "
+        f"{fewer} in random order with {rival.cache}, its best; labels of a "
         f"batch differ by {chosen.imbalance:.2f}, in random order by {rival.imbalance:.2f}"
     )
     rows = table("order", "cache", ">rows an epoch", ">imbalance of labels")
