@@ -71,7 +71,7 @@ def actions_findings(path: Path, tolerances: Tolerances) -> Iterator[Finding]:
 
 def repriced_findings(stored: ServingActionsFile, folder: Path) -> Iterator[Finding]:
     """What comes of the policy at today's prices: neither outcome is better than the other. Raises PlannerError."""
-    today = decided_today(stored, folder)
+    today = decided_again(stored, folder, replay=False)
     yield Finding("drift", "prices", stored.prices, today.prices, "the model's prices on its device are others today")
     for name in fields_of(stored):
         old, new = getattr(stored.outcome, name), getattr(today.outcome, name)

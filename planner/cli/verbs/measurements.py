@@ -62,7 +62,7 @@ def profile(
 
     require_torch("profile")
     if loader is not None:
-        profile_loader(loader, output, json, (model, ranks, dtype, quick, settle))
+        profile_loader(loader, output, json, (model, ranks, dtype, quick, settle, shares))
         return
     if settle is not None:
         settle_ties(settle, json, (model, ranks, dtype, quick, output, shares))
@@ -85,7 +85,7 @@ def profile_loader(reference: str, output: Path | None, json: bool, others: tupl
     from planner.workflows import evidence
 
     if any(others):
-        fix = "leave out MODEL, --ranks, --dtype, --quick and --settle"
+        fix = "leave out MODEL, --ranks, --dtype, --quick, --shares and --settle"
         raise InputError("a loader is measured alone", where="--loader", fix=fix)
     bar = progress.progress_bar("profiling", "measurements")
     with bar as on_progress, contextlib.redirect_stdout(sys.stderr):  # what a dataset prints is no answer
