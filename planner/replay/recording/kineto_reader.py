@@ -22,6 +22,7 @@ from planner.files import read_head
 from planner.replay.recording.event_arrays import FlowArrows, SpanArrays, median_start, normalised_id
 from planner.replay.recording.kineto_events import (
     EXPORT_FIX,
+    NO_ARGS,
     EventArgs,
     EventDecoder,
     NumberOrText,
@@ -60,7 +61,6 @@ CALL = "runtime"
 OPERATOR_CATEGORIES = {"cpu_op", "operator"}
 ANNOTATION_CATEGORIES = {"user_annotation", "python_function"}
 MODULE = "nn.Module: "
-NO_ARGS = EventArgs()
 HOST_CORRELATIONS = 1 << 61  # the first id of collectives of host threads, which the file does not number
 MAX_SPANS = 4_000_000  # of operators, calls and device operations together
 SpanMask = NDArray[np.bool_]
@@ -71,7 +71,7 @@ SUFFIXES = (".json", ".json.gz")
 
 def read_kineto_trace(path: str | Path) -> RecordedTrace:
     """Read the trace at `path`. Raises InputError."""
-    decoding = EventDecoder(Path(path), TraceEvent)
+    decoding = EventDecoder(Path(path))
     reading = TraceAssembler(str(path))
     for events in decoding.events():
         reading.add(events)
