@@ -132,8 +132,10 @@ class TraceAssembler:
 
     def add_span(self, event: TraceEvent) -> None:
         """Add a complete event (`ph: X`)."""
-        category = category_of(event.cat) if event.cat else guessed_category(event)
-        if not event.cat:
+        if event.cat:
+            category = category_of(event.cat)
+        else:
+            category = guessed_category(event)
             self.anomalies["without a category, of which the name and the stream tell what they are,"] += 1
         start, duration = parse_number(event.ts), parse_number(event.dur)
         if start is None:
