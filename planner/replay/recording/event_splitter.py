@@ -1,8 +1,8 @@
 """Splits the bytes of a trace into whole events chunk by chunk, so that they need not all be in memory as objects.
 
 Everything outside the list of events is kept as it is, with that list left empty, so a JSON decoder reads both parts.
-Events are cut where the last one of a chunk seems to end. If what lies before is no list, that place is in a text, in an
-event or behind the list; then brackets, commas and quotes are located, to find where events do end.
+Events are cut where the last one of a chunk seems to end. If what lies before is no list, that place is in a text, in
+an event or behind the list; then brackets, commas and quotes are located, to find where events do end.
 """
 
 import re

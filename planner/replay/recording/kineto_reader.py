@@ -223,7 +223,9 @@ class TraceAssembler:
             message = "the trace has no spans of a host or a device (`ph: X` with a `cat` such as cpu_op or kernel)"
             raise InputError(message, where=self.source, fix=EXPORT_FIX)
         base = min(
-            float(spans.starts_durations()[0, plausible[id(spans)]].min()) for spans in all_spans if plausible[id(spans)].any()
+            float(spans.starts_durations()[0, plausible[id(spans)]].min())
+            for spans in all_spans
+            if plausible[id(spans)].any()
         )
         calls, ops = self.join_launches(base, plausible)
         steps = [StepMark(*each[:4]) for each in resolved_spans(self.steps, base, plausible[id(self.steps)])]
@@ -253,9 +255,7 @@ class TraceAssembler:
         """
         found, calls = self.ops["collective"], self.collective_calls
         columns = [spans.columns() for spans in (found, calls)]
-        ordered = [
-            np.argsort(spans.starts_durations()[0], kind="stable").tolist() for spans in (found, calls)
-        ]
+        ordered = [np.argsort(spans.starts_durations()[0], kind="stable").tolist() for spans in (found, calls)]
         kinds = [[*map(collective_name, spans.names)] for spans in (found, calls)]
         number = HOST_CORRELATIONS
         for kind in sorted({*kinds[0]}) if len(found) != len(calls) else ("",):
