@@ -50,7 +50,8 @@ class SpanArrays:
     def plausible(self, middle: float) -> NDArray[np.bool_]:
         """Which spans have a plausible time: within a day of `middle`; (n,)."""
         start, duration = self.starts_durations()
-        return (np.abs(start - middle) <= DAY) & (duration <= DAY)
+        found: NDArray[np.bool_] = (np.abs(start - middle) <= DAY) & (duration <= DAY)
+        return found
 
     def host_spans(self, base: float, kept: NDArray[np.bool_]) -> HostSpans:
         """Spans of the host by thread, each before those nested in it; a tag of 1 marks annotations."""
