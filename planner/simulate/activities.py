@@ -11,6 +11,7 @@ time.
 `require_valid` checks them before the clock runs: indices in range, shapes as documented, quantities finite.
 """
 
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -19,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.errors import InputError
-from planner.plan.tasks.ragged_array import IntArray, RaggedArray, ragged
+from planner.plan.tasks.ragged_array import IntArray, RaggedArray
 
 FloatArray = NDArray[np.float64]
 
@@ -51,13 +52,28 @@ class ActivityTimes(NamedTuple):
     causes: IntArray  # (n,) or NO_ACTIVITY
 
 
+class ListBuilder:
+    """Collects a list of integers for each of many things, flat."""
+
+    def __init__(self) -> None:
+        self.offsets, self.values = array("q", [0]), array("q")
+
+    def append(self, each: Sequence[int]) -> int:
+        """Add a list and return its number."""
+        self.values.extend(each)
+        self.offsets.append(len(self.values))
+        return len(self.offsets) - 2
+
+    def build(self) -> RaggedArray:
+        return RaggedArray(np.array(self.offsets, dtype=np.int64), np.array(self.values, dtype=np.int64))
+
+
 class ActivityBuilder:
     """Collects activities one by one, in program order."""
 
     def __init__(self) -> None:
-        self.scalar_fields: list[tuple[float, int, float, int]] = []  # seconds, queued_by, share, sharer
-        self.lanes: list[Sequence[int]] = []
-        self.after: list[Sequence[int]] = []
+        self.scalar_fields = array("d")  # seconds, queued_by, share, sharer
+        self.lanes, self.after = ListBuilder(), ListBuilder()
         self.lane_count = 0
 
     def add_lane(self) -> int:
@@ -75,18 +91,17 @@ class ActivityBuilder:
         sharer: int = NO_ACTIVITY,
     ) -> int:
         """Add an activity and return its number; `after` may name activities that are added later."""
-        self.scalar_fields.append((seconds, queued_by, share, sharer))
+        self.scalar_fields.extend((seconds, queued_by, share, sharer))
         self.lanes.append(lanes)
-        self.after.append(after)
-        return len(self.scalar_fields) - 1
+        return self.after.append(after)
 
     def build(self) -> Activities:
         """The activities as arrays."""
         scalars = np.array(self.scalar_fields, dtype=np.float64).reshape(-1, 4)
         return Activities(
             seconds=scalars[:, 0].copy(),
-            lanes=ragged(self.lanes),
-            after=ragged(self.after),
+            lanes=self.lanes.build(),
+            after=self.after.build(),
             queued_by=scalars[:, 1].astype(np.int64),
             share=scalars[:, 2].copy(),
             sharer=scalars[:, 3].astype(np.int64),

@@ -15,59 +15,55 @@ from planner.replay.recording.kineto_events import NumberOrText, TraceEvent, par
 from planner.replay.recording.recorded_trace import ForwardBackwardArrow, HostSpans
 
 DAY = 24 * 3600 * 1e6  # µs; no capture is that long, so a time farther from the median is wrong
+NO_COLUMNS = np.zeros((4, 0), dtype=np.int64)
 
 
 class SpanArrays:
-    """Track (thread or stream), start, duration, name, correlation id and a tag of each span."""
+    """Start and duration of each span in one array; track (thread or stream), name, correlation id, tag in another."""
 
     def __init__(self) -> None:
-        self.track, self.name = array("i"), array("i")
-        self.start, self.duration = array("d"), array("d")
-        self.correlation, self.tag = array("q"), array("i")
+        self.times, self.numbers = array("d"), array("q")
         self.names: dict[str, int] = {}
 
     def __len__(self) -> int:
-        return len(self.start)
+        return len(self.times) // 2
 
-    def add(self, where: int, times: tuple[float, float], name: str, correlation: int = -1, extra: int = 0) -> None:
+    def add(self, where: int, times: tuple[float, float], name: str, correlation: int = -1, tag: int = 0) -> None:
         names = self.names
-        number = names.get(name)
-        if number is None:
-            number = names[name] = len(names)
-        self.track.append(where)
-        self.start.append(times[0])
-        self.duration.append(times[1])
-        self.name.append(number)
-        self.correlation.append(correlation)
-        self.tag.append(extra)
+        self.times.extend(times)
+        self.numbers.extend((where, names.setdefault(name, len(names)), correlation, tag))
 
-    def starts(self) -> NDArray[np.float64]:
-        return np.frombuffer(self.start, dtype=np.float64) if self.start else np.zeros(0)
+    def columns(self) -> NDArray[np.int64]:
+        """Track, name, correlation and tag of each span, (4, n); what is written there stays."""
+        return np.frombuffer(self.numbers, dtype=np.int64).reshape(-1, 4).T if self.numbers else NO_COLUMNS
+
+    def starts_durations(self) -> NDArray[np.float64]:
+        """In µs as recorded, (2, n)."""
+        return np.frombuffer(self.times, dtype=np.float64).reshape(-1, 2).T if self.times else np.zeros((2, 0))
 
     def begin_end_seconds(self, base: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Begin and end in seconds since `base` µs, in whole nanoseconds so that adjacent spans touch exactly; (n,)."""
-        start = self.starts() - base
-        duration = np.frombuffer(self.duration, dtype=np.float64) if self.duration else np.zeros(0)
+        start, duration = self.starts_durations()
+        start = start - base
         return np.rint(start * 1e3) / 1e9, np.rint((start + duration) * 1e3) / 1e9
 
     def plausible(self, middle: float) -> NDArray[np.bool_]:
         """Which spans have a plausible time: within a day of `middle`; (n,)."""
-        start = self.starts()
-        duration = np.frombuffer(self.duration, dtype=np.float64) if self.duration else np.zeros(0)
-        return (np.abs(start - middle) <= DAY) & (duration <= DAY)
+        start, duration = self.starts_durations()
+        found: NDArray[np.bool_] = (np.abs(start - middle) <= DAY) & (duration <= DAY)
+        return found
 
     def host_spans(self, base: float, kept: NDArray[np.bool_]) -> HostSpans:
         """Spans of the host by thread, each before those nested in it; a tag of 1 marks annotations."""
         start, end = (each[kept] for each in self.begin_end_seconds(base))
-        thread, name = np.array(self.track, dtype=np.int32)[kept], np.array(self.name, dtype=np.int32)[kept]
+        thread, name, _, tag = self.columns()[:, kept].astype(np.int32)
         order = np.lexsort((-end, start, thread))
-        annotation = np.array(self.tag, dtype=np.bool_)[kept][order]
-        return HostSpans(thread[order], start[order], end[order], name[order], annotation, tuple(self.names))
+        return HostSpans(thread[order], start[order], end[order], name[order], tag[order] > 0, tuple(self.names))
 
 
 def median_start(spans: Iterable[SpanArrays]) -> float:
     """The median start."""
-    starts = np.concatenate([each.starts() for each in spans])
+    starts = np.concatenate([each.starts_durations()[0] for each in spans])
     return float(np.median(starts)) if len(starts) else 0.0
 
 

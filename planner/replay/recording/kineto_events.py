@@ -9,7 +9,7 @@ which device recorded the trace, with what software.
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import msgspec
 
@@ -20,6 +20,7 @@ from planner.units import MIB, byte_size
 
 MOST_BESIDES = 16 * MIB  # of an event, and of all that is no event
 NumberOrText = float | str | None  # profilers write numbers as either
+NOTHING = msgspec.Raw(b"null")
 BOM = b"\xef\xbb\xbf"
 NOT_A_NUMBER = re.compile(rb"[:,\[]\s*-?(NaN|Infinity)\b")
 RECORD_AGAIN_FIX = "record or copy it again"
@@ -46,7 +47,7 @@ def parse_int(value: NumberOrText, otherwise: int = -1) -> int:
 
 
 class EventArgs(msgspec.Struct, gc=False):
-    """The `args` of an event."""
+    """The `args` of an event; what it worked on is decoded by those who ask for it."""
 
     correlation: NumberOrText = None
     external: NumberOrText = msgspec.field(default=None, name="External id")
@@ -55,6 +56,14 @@ class EventArgs(msgspec.Struct, gc=False):
     group: NumberOrText = msgspec.field(default=None, name="Process Group Name")
     on_stream: NumberOrText = msgspec.field(default=None, name="wait_on_stream")
     record: NumberOrText = msgspec.field(default=None, name="wait_on_cuda_event_record_corr_id")
+    elements: NumberOrText = msgspec.field(default=None, name="In msg nelems")
+    dtype: Any = None
+    dims: msgspec.Raw = msgspec.field(default=NOTHING, name="Input Dims")
+    types: msgspec.Raw = msgspec.field(default=NOTHING, name="Input type")
+    inputs: msgspec.Raw = msgspec.field(default=NOTHING, name="Concrete Inputs")
+
+
+NO_ARGS = EventArgs()
 
 
 class TraceEvent(msgspec.Struct, gc=False):
@@ -85,18 +94,15 @@ class TraceFile(msgspec.Struct):
     schema: NumberOrText = msgspec.field(default=None, name="schemaVersion")
 
 
-Event = TypeVar("Event")
-
-
-class EventDecoder(Generic[Event]):
+class EventDecoder:
     """Decodes one file: first its events, then its other fields, which are in `file` afterwards."""
 
-    def __init__(self, path: Path, event: type[Event]) -> None:
-        self.path, self.decoder = path, msgspec.json.Decoder(list[event])  # type: ignore[valid-type]
+    def __init__(self, path: Path) -> None:
+        self.path = path
         self.file = TraceFile()
         self.cut, self.any_events = False, False  # whether the file ends in the middle; whether it had any event
 
-    def chunks(self, elements: EventSplitter) -> Iterator[bytes]:
+    def chunks(self, elements: EventSplitter[TraceEvent]) -> Iterator[bytes]:
         """The bytes of the file, as far as they can be unpacked once there are events. Raises InputError."""
         try:
             yield from read_chunks(self.path, RECORDED_TRACE)
@@ -104,18 +110,17 @@ class EventDecoder(Generic[Event]):
             if not (isinstance(error.__cause__, EOFError) and elements.inside_events and self.any_events):
                 raise
 
-    def events(self) -> Iterator[list[Event]]:
+    def events(self) -> Iterator[list[TraceEvent]]:
         """The events in batches. Raises InputError."""
-        elements = EventSplitter()
+        elements = EventSplitter(msgspec.json.Decoder(list[TraceEvent]).decode)
         for chunk in self.chunks(elements):
-            whole_events = elements.feed(chunk)
+            found = self.json(elements.feed, chunk)
             if len(elements.pending) + len(elements.rest) > MOST_BESIDES:
                 raise self.wrong(f"an event, or what is no event, has more than {byte_size(MOST_BESIDES)}", EXPORT_FIX)
-            if whole_events:
-                found: list[Event] = self.json(self.decoder.decode, b"[" + whole_events + b"]")
-                self.any_events = self.any_events or bool(found)
-                yield found
-        rest = bytes(elements.rest.removeprefix(BOM))
+            self.any_events = self.any_events or bool(found)
+            yield found
+        yield self.json(lambda _: elements.finish(), elements.pending)
+        rest = elements.rest.removeprefix(BOM)
         if elements.inside_events:
             if not self.any_events:
                 raise self.wrong("the trace ends in the middle", RECORD_AGAIN_FIX)
@@ -153,7 +158,7 @@ class EventDecoder(Generic[Event]):
 class TraceMetadata:
     """Metadata of one file."""
 
-    def __init__(self, source: str, decoded: EventDecoder[TraceEvent]) -> None:
+    def __init__(self, source: str, decoded: EventDecoder) -> None:
         self.source, self.file, self.cut = source, decoded.file, decoded.cut
         file = self.file
         self.distributed: dict[str, Any] = file.distributed if isinstance(file.distributed, dict) else {}

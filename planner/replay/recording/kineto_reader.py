@@ -22,6 +22,7 @@ from planner.files import read_head
 from planner.replay.recording.event_arrays import FlowArrows, SpanArrays, median_start, normalised_id
 from planner.replay.recording.kineto_events import (
     EXPORT_FIX,
+    NO_ARGS,
     EventArgs,
     EventDecoder,
     NumberOrText,
@@ -60,7 +61,6 @@ CALL = "runtime"
 OPERATOR_CATEGORIES = {"cpu_op", "operator"}
 ANNOTATION_CATEGORIES = {"user_annotation", "python_function"}
 MODULE = "nn.Module: "
-NO_ARGS = EventArgs()
 HOST_CORRELATIONS = 1 << 61  # the first id of collectives of host threads, which the file does not number
 MAX_SPANS = 4_000_000  # of operators, calls and device operations together
 SpanMask = NDArray[np.bool_]
@@ -71,7 +71,7 @@ SUFFIXES = (".json", ".json.gz")
 
 def read_kineto_trace(path: str | Path) -> RecordedTrace:
     """Read the trace at `path`. Raises InputError."""
-    decoding = EventDecoder(Path(path), TraceEvent)
+    decoding = EventDecoder(Path(path))
     reading = TraceAssembler(str(path))
     for events in decoding.events():
         reading.add(events)
@@ -132,8 +132,10 @@ class TraceAssembler:
 
     def add_span(self, event: TraceEvent) -> None:
         """Add a complete event (`ph: X`)."""
-        category = category_of(event.cat) if event.cat else guessed_category(event)
-        if not event.cat:
+        if event.cat:
+            category = category_of(event.cat)
+        else:
+            category = guessed_category(event)
             self.anomalies["without a category, of which the name and the stream tell what they are,"] += 1
         start, duration = parse_number(event.ts), parse_number(event.dur)
         if start is None:
@@ -184,7 +186,7 @@ class TraceAssembler:
             self.steps.add(thread, times, name)
         if category in OPERATOR_CATEGORIES and COLLECTIVE_CALL.match(name):
             self.collective_calls.add(thread, times, name)
-        self.host.add(thread, times, name, extra=category in ANNOTATION_CATEGORIES)
+        self.host.add(thread, times, name, tag=category in ANNOTATION_CATEGORIES)
 
     def thread_number(self, event: TraceEvent) -> int:
         known = self.threads_as_written.get((event.pid, event.tid))
@@ -221,7 +223,9 @@ class TraceAssembler:
             message = "the trace has no spans of a host or a device (`ph: X` with a `cat` such as cpu_op or kernel)"
             raise InputError(message, where=self.source, fix=EXPORT_FIX)
         base = min(
-            float(spans.starts()[plausible[id(spans)]].min()) for spans in all_spans if plausible[id(spans)].any()
+            float(spans.starts_durations()[0, plausible[id(spans)]].min())
+            for spans in all_spans
+            if plausible[id(spans)].any()
         )
         calls, ops = self.join_launches(base, plausible)
         steps = [StepMark(*each[:4]) for each in resolved_spans(self.steps, base, plausible[id(self.steps)])]
@@ -250,27 +254,28 @@ class TraceAssembler:
         many are of both, of each kind of which there are.
         """
         found, calls = self.ops["collective"], self.collective_calls
-        ordered = [np.argsort(spans.starts(), kind="stable").tolist() for spans in (found, calls)]
+        columns = [spans.columns() for spans in (found, calls)]
+        ordered = [np.argsort(spans.starts_durations()[0], kind="stable").tolist() for spans in (found, calls)]
         kinds = [[*map(collective_name, spans.names)] for spans in (found, calls)]
         number = HOST_CORRELATIONS
         for kind in sorted({*kinds[0]}) if len(found) != len(calls) else ("",):
             mine = [
-                [i for i in order if kind in ("", names[spans.name[i]])]
-                for order, names, spans in zip(ordered, kinds, (found, calls), strict=True)
+                [i for i in order if kind in ("", names[each[1, i]])]
+                for order, names, each in zip(ordered, kinds, columns, strict=True)
             ]
             for op, call in zip(*mine, strict=True) if len(mine[0]) == len(mine[1]) else ():
-                found.correlation[op] = calls.correlation[call] = number
+                columns[0][2, op] = columns[1][2, call] = number
                 number += 1
         names = [*calls.names]
-        for i, start in enumerate(calls.start):
-            times = (start, calls.duration[i])
-            self.calls.add(calls.track[i], times, names[calls.name[i]], calls.correlation[i])
+        times = calls.starts_durations().T.tolist()
+        for (track, name, correlation, _), each in zip(columns[1].T.tolist(), times, strict=True):
+            self.calls.add(track, each, names[name], correlation)
 
     def join_launches(self, base: float, plausible: dict[int, SpanMask]) -> tuple[list[RuntimeCall], list[DeviceOp]]:
         """Calls and device operations; without correlation ids they are joined by launch arrows."""
         by_call, by_op = (
             self.flows.launch_correlations()
-            if any(-1 in spans.correlation for spans in self.ops.values())
+            if any((spans.columns()[2] < 0).any() for spans in self.ops.values())
             else ({}, {})
         )
         groups = [*self.groups]
@@ -313,12 +318,13 @@ def resolved_spans(
 ) -> Iterator[ResolvedSpan]:
     """Name, track, begin and end in seconds, correlation (else that of an arrow that starts there) and tag of spans."""
     names = [*spans.names]
-    begins, ends = spans.begin_end_seconds(base)
-    for i in np.flatnonzero(plausible).tolist():
-        correlation = spans.correlation[i]
+    begins, ends = (each[plausible].tolist() for each in spans.begin_end_seconds(base))
+    starts = spans.starts_durations()[0, plausible].tolist()
+    numbers = spans.columns()[:, plausible].T.tolist()
+    for (track, name, correlation, tag), start, begin, end in zip(numbers, starts, begins, ends, strict=True):
         if correlation < 0 and arrows:
-            correlation = arrows.get(spans.start[i], -1)
-        yield names[spans.name[i]], spans.track[i], float(begins[i]), float(ends[i]), correlation, spans.tag[i]
+            correlation = arrows.get(start, -1)
+        yield names[name], track, begin, end, correlation, tag
 
 
 class FoundTraces(NamedTuple):

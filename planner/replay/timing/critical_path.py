@@ -1,8 +1,7 @@
 """The critical path of a replay: the chain of causes that ends with its last step, and the operators on it."""
 
+from bisect import bisect_right
 from typing import NamedTuple
-
-import numpy as np
 
 from planner.replay.dependencies.execution_graph import StepBoundary
 from planner.replay.recording.recorded_names import kernel_class
@@ -52,13 +51,12 @@ def origin_of(replay: Replay, activity: int) -> ActivityOrigin:
     if 0 <= activity - activities.first_collective < len(replay.matched.collectives):  # on the first of its ranks
         g, op = replay.matched.collectives[activity - activities.first_collective].collective.ops[0]
         return ActivityOrigin(g, op=op)
-    for g, graph in enumerate(replay.graphs):
-        if 0 <= activity - activities.first_segments[g] < len(graph.segments):
-            return ActivityOrigin(g, segment=activity - activities.first_segments[g])
-        op = int(np.searchsorted(activities.op_numbers[g], activity))
-        if op < len(graph.op_timings) and activities.op_numbers[g][op] == activity:
-            return ActivityOrigin(g, op=op)
-    return ActivityOrigin(0)
+    g = bisect_right(activities.first_segments, activity) - 1
+    if activity - activities.first_segments[g] < len(replay.graphs[g].segments):
+        return ActivityOrigin(g, segment=activity - activities.first_segments[g])
+    op = int(activities.op_numbers[g].searchsorted(activity))
+    known = op < len(activities.op_numbers[g]) and activities.op_numbers[g][op] == activity
+    return ActivityOrigin(g, op=op) if known else ActivityOrigin(0)
 
 
 def find_critical_path(replay: Replay) -> list[PathLink]:

@@ -73,13 +73,13 @@ class GraphActivityBuilder:
         self.op_numbers: list[IntArray] = []
         self.markers: list[int] = []
         number = 0
-        for g, graph in enumerate(graphs):
+        exits = [np.zeros(len(graph.op_timings), dtype=np.int64) for graph in graphs]
+        for g, op in self.collective_of_op:
+            exits[g][op] = 1
+        for graph, is_collective in zip(graphs, exits, strict=True):
             self.first_segments.append(number)
             number += len(graph.segments)
             # The exit of a collective is numbered right after its arrival, so nothing queues between them.
-            is_collective = np.array(
-                [(g, i) in self.collective_of_op for i in range(len(graph.op_timings))], dtype=np.int64
-            )
             self.op_numbers.append(number + np.arange(len(is_collective)) + np.cumsum(is_collective) - is_collective)
             number += len(is_collective) + int(is_collective.sum())
             self.markers.append(number)
@@ -106,23 +106,23 @@ class GraphActivityBuilder:
 
     def add_rank(self, g: int, graph: ExecutionGraph) -> None:
         """Add the activities of one graph except launch delays."""
-        threads = [self.builder.add_lane() for _ in graph.trace.threads]
-        streams = [self.builder.add_lane() for _ in graph.trace.streams]
-        marker = self.markers[g]
+        threads, streams = (
+            [(self.builder.add_lane(),) for _ in lanes] for lanes in (graph.trace.threads, graph.trace.streams)
+        )
+        marker, leave_out_unseen = self.markers[g], "unseen" in self.without
         markers: list[tuple[int, int, int]] = []
         for i, segment in enumerate(graph.segments):
-            after = self.segment_awaits(g, segment)
-            if "synchronise" not in self.without:
-                after += range(marker, marker + len(segment.awaited_streams))
             first = i == 0 or graph.segments[i - 1].thread != segment.thread
-            seconds = segment.seconds + (self.offsets[g] if first and not waits_for_anything(segment) else 0.0)
-            seconds += 0.0 if "unseen" in self.without else segment.unseen
-            markers += [
-                (stream, NO_ACTIVITY if first else self.first_segments[g] + i - 1, op)
-                for stream, op in segment.awaited_streams
-            ]
-            marker += len(segment.awaited_streams)
-            self.builder.add(seconds, [threads[segment.thread]], after)
+            after: Sequence[int] = ()
+            seconds = segment.seconds + (0.0 if leave_out_unseen else segment.unseen)
+            if waits_for_anything(segment):
+                after = [*self.segment_awaits(g, segment), *self.marker_range(marker, segment)]
+                marker += len(segment.awaited_streams)
+                queuer = NO_ACTIVITY if first else self.first_segments[g] + i - 1
+                markers += [(stream, queuer, op) for stream, op in segment.awaited_streams]
+            elif first:
+                seconds += self.offsets[g]
+            self.builder.add(seconds, threads[segment.thread], after)
         queuers = self.queueing_segments(g, graph.op_timings)
         for i, work in enumerate(graph.op_timings):
             self.add_op(g, i, work, streams[graph.trace.ops[i].stream], queuers[i])
@@ -130,7 +130,11 @@ class GraphActivityBuilder:
             if self.in_order:
                 self.builder.add(0.0, after=[self.op_end(g, op)])
             else:
-                self.builder.add(0.0, [streams[stream]], queued_by=queuer)
+                self.builder.add(0.0, streams[stream], queued_by=queuer)
+
+    def marker_range(self, first: int, segment: HostSegment) -> range:
+        """The markers that a segment waits for; `first`: the next that none has."""
+        return range(first, first + (0 if "synchronise" in self.without else len(segment.awaited_streams)))
 
     def segment_awaits(self, g: int, segment: HostSegment) -> list[int]:
         """Activities that a segment waits for."""
@@ -145,9 +149,10 @@ class GraphActivityBuilder:
         """The activity that ends when an operation ends."""
         return self.collective_exits.get((g, op), int(self.op_numbers[g][op]))
 
-    def add_op(self, g: int, i: int, work: OpTiming, lane: int, launch: int) -> None:
+    def add_op(self, g: int, i: int, work: OpTiming, lane: tuple[int], launch: int) -> None:
         """Add an operation, its launch delay, and for a collective its exit."""
         queuer = NO_ACTIVITY if self.in_order else launch
+        collective = self.collective_of_op.get((g, i))
         after = [] if "inter-stream" in self.without else [self.op_end(g, op) for op in work.awaits]
         delay = work.delay + (self.offsets[g] if work.launch is None and work.previous < 0 else 0.0)
         if delay > 0 and (launch != NO_ACTIVITY or work.launch is None):
@@ -157,11 +162,9 @@ class GraphActivityBuilder:
             after.append(launch)
         lead = work.lead - (work.hidden if "hidden" in self.without else 0.0)
         lead += 0.0 if "unseen" in self.without else work.unseen
-        self.builder.add(
-            lead + (0.0 if (g, i) in self.collective_of_op else work.seconds), [lane], after, queued_by=queuer
-        )
-        if (g, i) in self.collective_of_op:
-            self.builder.add(0.0, [lane], [self.first_collective + self.collective_of_op[g, i]], queued_by=queuer)
+        self.builder.add(lead + (work.seconds if collective is None else 0.0), lane, after, queued_by=queuer)
+        if collective is not None:
+            self.builder.add(0.0, lane, (self.first_collective + collective,), queued_by=queuer)
 
     def queueing_segments(self, g: int, work: Sequence[OpTiming]) -> list[int]:
         """The segment that queues each operation: that of its launch, else that of its predecessor on the stream."""

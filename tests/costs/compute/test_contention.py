@@ -19,7 +19,7 @@ from planner.specs.base import with_fields
 SHARED = files.read(Path(__file__).parents[2] / "golden/by_hand/shared-devices/plan.yaml", Plan)
 SHARES = st.sampled_from((0.1, 0.25, 0.3, 0.5, 0.75, 0.9))
 SECONDS = st.floats(0.0, 10.0)
-USES = st.builds(DeviceUse, SHARES, SECONDS, SECONDS, st.none() | SECONDS)
+USES = st.tuples(SHARES, SECONDS, SECONDS, st.none() | SECONDS).map(lambda each: DeviceUse(*each))
 
 
 def whole(plan: Plan) -> Plan:
