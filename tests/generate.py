@@ -118,8 +118,7 @@ def modules(kind: type, **given: st.SearchStrategy) -> st.SearchStrategy:
             head_dim=st.just(heads[2]),
             hidden=st.integers(1, 1000).map(lambda width: 4 * width),
             **(decoder_parts(hybrid=heads[2] is not None) if kind is Decoder else {}),
-            **(vit_parts() if kind is Vit else {}),
-            **given,
+            **((vit_parts() if kind is Vit else {}) | given),
         )
     )
 
@@ -132,6 +131,7 @@ def decoder_parts(hybrid: bool) -> dict[str, st.SearchStrategy]:
         "added_words": st.just(0),
         "rope_scaling": st.none(),
         "rope_sections": st.just(()),
+        "rope_interleaved": st.just(False),
         "positions": st.sampled_from(["rope", "learned", "none"]),
     }
     usual |= {"linear_attention": st.none(), "indexer": st.none(), "attention_gate": st.just(False)}
@@ -258,7 +258,7 @@ def models() -> st.SearchStrategy:
             tasks=st.just({}),
         )
     )
-    tower = modules(Vit, out=st.just(8))
+    tower = modules(Vit, out=st.just(8), deep_layers=st.just(()))
     towers = st.fixed_dictionaries({"a": tower, "b": tower})
     named = st.dictionaries(NAMES, task, min_size=1)
     return with_edges | unchecked(Model, modules=towers, edges=st.just(()), tasks=named)

@@ -199,6 +199,7 @@ def test_metrics_are_lines_that_agree_with_the_results(results):
             "tokens": step.tokens,
             "seconds": step.seconds,
             "tokens_per_s": step.tokens / step.seconds,
+            "loading_seconds": step.loading,
             "peak_bytes": None,
             "memory_bytes": None,
         }
