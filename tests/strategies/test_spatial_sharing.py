@@ -59,10 +59,10 @@ def test_quarters_are_the_best_of_all(kappa, gamma, bound):
     shared = SharedPrices()
     least = min(fitting_seconds(with_shares(plan, each), shared) for each in every_share(4))
     _, found, tried = best_shares(plan, 4)
-    assert found == least <= fitting_seconds(plan) and tried == 55
+    assert found == least <= fitting_seconds(plan) and tried == 54  # none; 6 pairs of 6, 4 triples of 4, all four
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @settings(max_examples=5)
 @given(
     st.floats(1.0, 4.0),
