@@ -9,6 +9,7 @@ from planner.plan.schedules.explicit import slot_lines
 from planner.specs.base import with_fields
 from planner.specs.framework.knobs import Knobs
 from planner.specs.framework.software import Framework
+from planner.strategies.sharing import with_shares
 from tests.plans import encoder_plan, sharded_plan, staged_plan, timed
 
 MIXED = sharded_plan(4, [[(0, 2), (2, 1), (3, 1)], [(0, 4)]])
@@ -39,6 +40,7 @@ def ordered(name, micro_batches=3):
 ODD = step(STAGED, order={"llm": ("F0 F1 F2 B0 B1 B2", "F0 F1 B0 F2 B1 B2")})
 PLACED = encoder_plan((TaskPlacement(do="vit.F0", on="v0", before="llm.F0@0"),))
 BESIDE = timed(encoder_plan(), "vit", ahead=1)
+SHARED = with_shares(encoder_plan(), {"vit": 0.5, "llm": 0.5})
 OFFLOADED = step(ALONE, micro_batches=({next(iter(ALONE.groups)): (OffloadedItem(item=0, offload=0.5),)},))
 
 
@@ -52,6 +54,7 @@ OFFLOADED = step(ALONE, micro_batches=({next(iter(ALONE.groups)): (OffloadedItem
         ("order of passes", ordered("zb_h1"), {"orders": "named", "schedules": ()}),
         ("order of passes", PLACED, {"orders": "named"}),
         ("encoders ahead", BESIDE, {"orders": "named", "ahead": 1}),
+        ("shares of devices", SHARED, {"orders": "named"}),
         ("offload", OFFLOADED, {"offload": "none"}),
     ],
 )  # fmt: skip
@@ -87,4 +90,5 @@ def test_every_rule_is_tried():
         "shares of replicas",
         "order of passes",
         "encoders ahead",
+        "shares of devices",
     ]
