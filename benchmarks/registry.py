@@ -58,6 +58,7 @@ CASES = {
     "elastic-serving": "benchmarks.elastic_serving",
     "placer": "benchmarks.placer",
     "loaders": "benchmarks.loaders",
+    "shares": "benchmarks.shares",
     "public-bills": "benchmarks.public_bills",
     "pools": "benchmarks.pools",
 }

@@ -1,11 +1,11 @@
-"""What shares of devices give the golden job of three encoders, by assumed κ: a band, as nobody timed it there.
-
-python benchmarks/shares.py: one JSON line for each κ and share of encoders' time that is bound by memory.
+"""What shares of devices give the golden job of three encoders, by assumed κ and by the share of the encoders' time
+that memory bounds: a band, as nobody timed it there.
 """
 
-import json
+from collections.abc import Iterator
 from pathlib import Path
 
+from benchmarks.registry import Figures
 from planner import files
 from planner.plan.plan_file import Plan
 from planner.specs.base import with_fields
@@ -19,7 +19,8 @@ MEMORY_SHARES = (0.2, 0.5)
 ENCODERS = ("vision", "depth", "audio")
 
 
-def main() -> None:
+def run(data: Path | None) -> Iterator[Figures]:
+    """Simulated gains."""
     golden = files.read(GOLDEN, Plan)
     bare = with_shares(golden, dict.fromkeys(golden.layouts, 1.0))
     for kappa in KAPPAS:
@@ -30,9 +31,4 @@ def main() -> None:
             plan = with_fields(bare, uses=with_fields(bare.uses, prices=prices))
             found, seconds, _ = best_shares(plan, 4)
             gain = round(fitting_seconds(plan) / seconds, 4)
-            told = {"kappa": kappa, "memory_share": bound, "gain": gain, "shares": found}
-            print(json.dumps(told), flush=True)
-
-
-if __name__ == "__main__":
-    main()
+            yield {"kappa": kappa, "memory_share": bound, "gain": gain, "shares": found}

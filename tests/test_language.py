@@ -23,6 +23,7 @@ TABLES = (
     "cli/views/measured_difference.py",
     "cli/views/static_tables.py",
     "cli/views/demo_screen.py",
+    "cli/views/loader_tables.py",
     "cli/views/own_run_tables.py",
     "cli/views/settling_tables.py",
     "cli/views/plain_table.py",
@@ -97,7 +98,7 @@ CONSTRAINTS = (
     "strategies/sharded_tables/exact_",
 )
 # Where it is the vector of features of a node of a graph.
-FEATURES = ("cli/views/loader_tables.py", "graphs/")
+FEATURES = ("cli/views/graph_order_tables.py", "graphs/")
 ROWS = (*TABLES, *EMBEDDINGS, *TENSORS, *CONSTRAINTS, *FEATURES)
 
 # A retired word → what is said now, and files or folders below `planner/` where it means something else.

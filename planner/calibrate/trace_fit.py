@@ -52,8 +52,8 @@ class RestOfStep(NamedTuple):
 def calibrate_traces(
     paths: Sequence[Path], replay: Replay, base: Profile, date: str, of_plan: tuple[Plan | None, float | None]
 ) -> CalibratedDevice:
-    """The profile `base` with rates of recordings, one of each rank; `of_plan`: what
-    they are of, and seconds of its step; None: as recorded. Raises InputError.
+    """The profile `base` with rates of recordings, one of each rank; `of_plan`: what they are of, and seconds of its
+    step; None: as recorded. Raises InputError.
     """
     works = [read_operators(path) for path in paths]
     operators = [each for work in works for each in work.operators]
@@ -162,13 +162,18 @@ def is_product_or_attention(each: ShapedOperator) -> bool:
 
 
 def fit_rest(operators: Sequence[ShapedOperator], device: Device, where: str) -> tuple[RestOfStep, FittedCurve]:
-    """Bandwidth of the half of all other operators that moves most, and a launch, of the half that moves least."""
+    """Bandwidth of the half of all other operators that moves most, and a launch, of the half that moves least. Raises
+    InputError where all move as much, or none anything.
+    """
     others = [each for each in operators if not is_product_or_attention(each) and each.seconds > 0]
     quickest = FREE * device.memory_gb_per_s * GB
     working = [each for each in others if each.moved and each.moved / each.seconds < quickest]
     overhead = sum(each.seconds for each in others) - sum(each.seconds for each in working)
     moved, seconds = (np.array([getattr(each, name) for each in working], np.float64) for name in ("moved", "seconds"))
-    large = moved >= np.median(moved)
+    if len({*moved.tolist()}) < 2:
+        what = "no two operators beside matrix products and attention move unlike numbers of bytes"
+        raise InputError(what, where="--from-trace", fix="record whole training steps, with shapes")
+    large = moved > moved.min() if np.median(moved) == moved.min() else moved >= np.median(moved)
     bandwidth = float(moved[large].sum() / max(seconds[large].sum() - large.sum() * np.median(seconds[~large]), 1e-9))
     launch = float(np.median(seconds[~large]) + overhead / len(working))
     errors = np.abs((moved / bandwidth + np.median(seconds[~large])) / seconds - 1)

@@ -14,8 +14,6 @@ from numpy.random import Generator
 
 from planner.graphs.read_graph import Graph, Ints
 
-KINDS = ("random", "bfs", "blocks")
-
 
 def random_order(train: Ints, random: Generator) -> Ints:
     """Training nodes in any order."""

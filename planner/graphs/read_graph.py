@@ -55,9 +55,9 @@ def read_graph(path: Path) -> Graph:
     """The graph of a file. Raises InputError where it is none, located by line."""
     if path.suffix == ".npz":
         arrays = read_arrays(path)
-        if not {"u", "v"} <= {*arrays} or len(arrays["u"]) != len(arrays["v"]):
+        u, v = (checked_nodes(arrays.get(name, np.zeros(0, np.int64)), path) for name in "uv")
+        if len(u) != len(v) or not {"u", "v"} <= {*arrays}:
             raise InputError("the archive has no arrays u and v of one length", where=str(path), fix=HOW)
-        u, v = (checked_nodes(arrays[name], path) for name in "uv")
         count = checked_nodes(arrays.get("nodes", np.zeros(1, np.int64)).reshape(-1), path).max(initial=0)
     else:
         u, v = read_columns(path, 2).T

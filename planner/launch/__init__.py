@@ -1,5 +1,6 @@
 """Worker processes, their groups, and the communication that runtime and profiler share."""
 
+from planner.launch.contents_ahead import contents_ahead
 from planner.launch.failures import describe_exception
 from planner.launch.hangs import HangLimits
 from planner.launch.interrupts import handling_interrupts, ignoring_interrupts
@@ -16,6 +17,7 @@ __all__ = [
     "Supervision",
     "TrafficKind",
     "Worker",
+    "contents_ahead",
     "describe_exception",
     "die_with_parent",
     "handling_interrupts",

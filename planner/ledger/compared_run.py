@@ -158,9 +158,8 @@ def compare_run(
         plan=plan,
         machine=result.machine,
         losses=tuple(step.loss for step in result.steps),
-        tokens_per_second=sum(step.tokens for step in result.steps)
-        / sum(step.seconds + step.loading for step in result.steps),
-        step_seconds=median(step.seconds + step.loading for step in result.steps),
+        tokens_per_second=sum(step.tokens for step in result.steps) / sum(step.whole_seconds for step in result.steps),
+        step_seconds=median(step.whole_seconds for step in result.steps),
         predicted_step_seconds=median(seconds) if seconds else None,
         kinds=with_loader(with_tables(kinds, scores, result) if plan.embeddings else kinds, plan, scores, result),
         timelines=tuple(step.timeline for step in traced),

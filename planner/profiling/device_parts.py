@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import torch
 
 from planner.errors import InputError
+from planner.launch import usable_cores
 
 Call = Callable[[], object]
 FIX = "leave --shares out: prices of shares stay assumed"
@@ -48,7 +49,7 @@ def require_shares(shares: Sequence[float], device: torch.device) -> None:
 def device_units(device: torch.device) -> int:
     """Cores that this process may use, or SMs."""
     if device.type == "cpu":
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+        return usable_cores() if hasattr(os, "sched_getaffinity") else 1  # else no thread is given cores of its own
     return int(torch.cuda.get_device_properties(device).multi_processor_count)
 
 

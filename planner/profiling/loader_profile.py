@@ -9,26 +9,26 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import sqrt
+from math import gcd, sqrt
 from multiprocessing.reduction import ForkingPickler
 from statistics import fmean, pstdev
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import Dataset
 
 from planner.callbacks import OnProgress, silent
 from planner.costs import CORES, fitted, item_seconds
 from planner.errors import InputError, PlannerError
-from planner.launch import usable_cores
+from planner.launch import contents_ahead, usable_cores
+from planner.plan.task import NAME_CHARS
 from planner.specs.base import with_fields
 from planner.specs.loader import LoaderFile, LoaderPool, LoaderSettings, LoaderStage, LoaderTiming
 
 INTERVAL = 1.2816  # of a normal distribution: standard deviations on each side of 80 %
 LEAST_BATCHES = 6  # that are timed, for each worker
 STAGE_S, LOADER_S = 1.0, 2.0  # seconds that measuring the stages, and each number of workers, takes about
-NAME = re.compile(r"[A-Za-z0-9_.+-]+\Z")  # of a stage in a file
 HAND_OVER = "hand-over"  # what workers add: batches through shared memory
 
 
@@ -177,29 +177,14 @@ def relative_spread(times: Sequence[float]) -> float:
 
 def spread_out(count: int) -> Iterator[int]:
     """The numbers of all items once, neighbours far apart, so that any part stands for the whole."""
-    stride = next(step for step in range(max(1, round(count * 0.618)), count + 1) if coprime(step, count))
+    stride = next(step for step in range(max(1, round(count * 0.618)), count + 1) if gcd(step, count) == 1)
     return (at * stride % count for at in range(count))
-
-
-def coprime(one: int, other: int) -> bool:
-    while other:
-        one, other = other, one % other
-    return one == 1
 
 
 def items_per_second(measured: MeasuredLoader, workers: int, prefetch: int, seconds: float) -> float:
     """Items a second that a consumer is given which does nothing else. Raises InputError for an item that raises."""
     most = 10**6
-    loader: DataLoader[Any] = DataLoader(
-        Batches(measured),
-        batch_size=None,
-        sampler=range(most),
-        num_workers=workers,
-        prefetch_factor=prefetch if workers else None,
-        collate_fn=as_it_is,
-        multiprocessing_context="fork" if workers else None,
-    )
-    ready = checked(loader, measured.name)
+    ready = checked(contents_ahead(Batches(measured), range(most), workers, prefetch), measured.name)
     for _ in range(max(1, workers)):
         next(ready)
     begun, done = time.perf_counter(), 0
@@ -219,11 +204,6 @@ def checked(batches: Iterable[Any], where: str) -> Iterator[Any]:
     except RuntimeError as error:  # torch's, of a worker that is gone
         message = f"a worker process ended before its batch was there: {error}"
         raise InputError(message, where=where, fix="a dataset that loads in a process of torch's DataLoader") from error
-
-
-def as_it_is(batch: Any) -> Any:
-    """What a worker hands over."""
-    return batch
 
 
 def require_handed_over(measured: MeasuredLoader) -> None:
@@ -275,7 +255,9 @@ def loader_of_object(reference: str, batch: int) -> MeasuredLoader:
     if count < 1:
         raise InputError("the dataset has no items", where=reference, fix="give it some")
     stages = getattr(found, "stages", None) or {"item": found.__getitem__}
-    named = isinstance(stages, Mapping) and all(isinstance(each, str) and NAME.match(each) for each in stages)
+    named = isinstance(stages, Mapping) and all(
+        isinstance(each, str) and re.fullmatch(NAME_CHARS, each) for each in stages
+    )
     if not named or not all(map(callable, stages.values())):
         fix = "a mapping of functions by names of letters, digits and any of _ . + -"
         raise InputError("its `stages` are no functions by name", where=reference, fix=fix)

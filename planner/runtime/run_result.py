@@ -92,6 +92,11 @@ class StepResult:
     features: FeatureCounts = NO_FEATURES  # of items of frozen encoders whose outputs are kept, on all ranks
     work: tuple[RankWork, ...] = ()  # of each rank, wherever `measured` was taken
 
+    @property
+    def whole_seconds(self) -> float:
+        """Seconds with the wait for the loader before it."""
+        return self.seconds + self.loading
+
 
 @dataclass(frozen=True, slots=True)
 class ParityErrors:

@@ -40,8 +40,8 @@ def best_settings(plan: Plan, loader: LoaderFile) -> LoaderSettings:
 
 
 def restated(plan: Plan, scores: list[Score]) -> Plan:
-    """The plan with outcomes and predictions of these scores. Layouts beside it were compared without the loader, that
-    sets the step of each, and are left out.
+    """The plan with outcomes and predictions of these scores. Layouts beside it were compared without a loader, which
+    ranks of each ask for other numbers of samples, and are left out.
     """
     outcomes = [
         outcome_of(each, (step.outcome or plan.outcome).effort) for step, each in zip(plan.steps, scores, strict=True)

@@ -1,5 +1,6 @@
 """What changing the split while requests come is worth: the goodput of a policy beside the best static split's, of the
-same requests. It begins with that split, or with the best of another family that it can change.
+same requests. It begins with that split, or with the best of another family that it can change; and as many static
+splits are tried on these requests.
 """
 
 from collections.abc import Callable, Iterable
@@ -46,18 +47,21 @@ def elastic_answer(question: Question, best: Found, found: Iterable[Found]) -> E
     long = question.lasting(best.goodput / question.rate, LEAST_SECONDS, MOST_RUN)
     near = NEAR * best.goodput / question.rate
 
-    def passes(start: Split, times: float) -> bool:
+    def changing(start: Split, times: float) -> bool:
         return long.in_time(start, order, times, ElasticServing(question.service))
 
-    def goodput(passes: Callable[[float], bool], most: float) -> float:
-        return greatest(passes, near if passes(near) else 0.0, most)
+    def unchanged(start: Split, times: float) -> bool:
+        return long.in_time(start, order, times)
 
-    still = goodput(partial(long.in_time, split, order), most[split])
-    start, times = split, goodput(partial(passes, split), most[split])
-    for each in starts[1:]:
-        needed = times * (1.0 + WITHIN)
-        if needed < most[each] and passes(each, needed):
-            start, times = each, greatest(partial(passes, each), needed, most[each])
+    def most_of(passes: Callable[[Split, float], bool]) -> tuple[Split, float]:
+        start, times = split, greatest(partial(passes, split), near if passes(split, near) else 0.0, most[split])
+        for each in starts[1:]:
+            needed = times * (1.0 + WITHIN)
+            if needed < most[each] and passes(each, needed):
+                start, times = each, greatest(partial(passes, each), needed, most[each])
+        return start, times
+
+    (start, times), (_, still) = most_of(changing), most_of(unchanged)
     history = long.history(start, order, times or 1.0, ElasticServing(question.service))
     served = replace(long, requests=at_rate(long.requests, times or 1.0))
     return ElasticAnswer(served, order, start, times * question.rate, still * question.rate, history)

@@ -9,9 +9,8 @@ from planner.units import first_few, plural
 
 
 def decisions(found: ServingAnswer) -> ServingActionsFile:
-    """What a policy decided, as a file. Raises InputError."""
-    if found.elastic is None:
-        raise InputError("a static split decides nothing", where="-o", fix="--elastic")
+    """What a policy decided, which was asked for, as a file."""
+    assert found.elastic, "a static split decides nothing"
     return actions_file(found.inputs, found.elastic)
 
 

@@ -5,8 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from planner.calibrate.trace_fit import calibrate_traces, recorded_step
+from planner.calibrate.trace_fit import calibrate_traces, fit_rest, recorded_step
 from planner.errors import InputError
+from planner.replay import ShapedOperator
 from planner.specs import library
 from planner.specs.hardware.profile import Profile
 from planner.workflows.replaying import replay_traces
@@ -102,3 +103,11 @@ def test_a_step_of_a_run_is_from_its_first_task_to_its_last(tmp_path):
     paths[0].write_text(json.dumps(content))
     replay = replay_traces(paths[:1]).replay
     assert recorded_step(replay) == pytest.approx(replay.measured_step_seconds - 300e-6, rel=1e-4)
+
+
+@pytest.mark.parametrize("moved", [(), (64,), (64, 64, 64)])
+def test_operators_that_move_alike_say_no_bandwidth(moved):
+    alike = [ShapedOperator("aten::add", ((4, 4),), "float", size, False, 1e-5) for size in moved]
+    with pytest.raises(InputError, match="no two operators") as raised:
+        fit_rest(alike, library.read_named("cpu", Profile)[0].device, "trace.json")
+    assert raised.value.where == "--from-trace" and raised.value.fix

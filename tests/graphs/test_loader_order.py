@@ -159,6 +159,9 @@ def test_files_read_back(tmp_path):
             read_nodes(tmp_path / "train.csv", 3)
     with pytest.raises(InputError, match="3 labels of 4 nodes"):
         read_labels(tmp_path / "labels.csv", 4)
+    np.savez(tmp_path / "edges.npz", u=5, v=5)
+    with pytest.raises(InputError, match="in one row"):
+        read_graph(tmp_path / "edges.npz")
     (tmp_path / "edges.npz").write_bytes(b"no")
     with pytest.raises(InputError, match="no archive"):
         read_graph(tmp_path / "edges.npz")

@@ -35,7 +35,7 @@ def loader_order(
     presample. The .npz has node numbers that DGL, PyG and GraphBolt take. Exit code 3: no order is balanced enough.
     """
     from planner.cli import progress, render
-    from planner.cli.views import loader_tables
+    from planner.cli.views import graph_order_tables
     from planner.extras import require_extra
     from planner.graphs import OrderQuestion
     from planner.workflows.graph_orders import GraphFiles, graph_order
@@ -47,5 +47,5 @@ def loader_order(
     asked = OrderQuestion(batch, fanouts, cache, parts, imbalance, seed)
     with progress.progress_bar("counting", "orders") as on_order:
         answer = graph_order(GraphFiles(graph, train_nodes, labels, output), asked, on_order)
-    told = loader_tables.order_answer(answer, output) if json else {}
-    render.emit(json, told, *loader_tables.order_lines(answer, output))
+    told = graph_order_tables.order_answer(answer, output) if json else {}
+    render.emit(json, told, *graph_order_tables.order_lines(answer, output))

@@ -1,7 +1,6 @@
 """What screens say of a data loader: a stage a line, whether it sets the step, and what more would give."""
 
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,6 @@ from rich.text import Text
 
 from planner.cli.views.plain_table import table
 from planner.costs import CORES, beside_training, loader_reads, node_item_seconds
-from planner.graphs import OrderAnswer
 from planner.plan.plan_file import Plan
 from planner.scoring import score, step_loading_seconds
 from planner.specs.loader import LoaderFile, LoaderStage
@@ -25,15 +23,15 @@ def loader_lines(answer: DividedLoader, path: Path | None) -> Iterator[Renderabl
     """The shares of a loader, and what they give."""
     loader, shares = answer.loader, answer.shares
     yield Text.assemble((loader.name, "bold"), f"  {plural(len(loader.stages), 'stage')}, {loader.source}{at(loader)}")
-    rows = table("stage", "pool", ">units", ">seconds an item", "")
+    lines = table("stage", "pool", ">units", ">seconds an item", "")
     for work, units in zip(answer.work, answer.units, strict=True):
         seconds = work.seconds_with(units)
         bar = "█" * round(WIDEST * seconds / answer.seconds)
-        rows.add_row(work.name, work.pool or "", str(units) if work.pool else "", duration(seconds), bar)
+        lines.add_row(work.name, work.pool or "", str(units) if work.pool else "", duration(seconds), bar)
     if loader.trainer_seconds:
         bar = "░" * round(WIDEST * loader.trainer_seconds / answer.seconds)
-        rows.add_row("who trains", "", "", duration(loader.trainer_seconds), bar)
-    yield rows
+        lines.add_row("who trains", "", "", duration(loader.trainer_seconds), bar)
+    yield lines
     yield from (Text(text) for text in shared_texts(answer))
     yield Text(f"\n{verdict(answer)}", style="yellow" if answer.loader_bound else "")
     gain = shares.equal_seconds / shares.seconds
@@ -94,11 +92,11 @@ def loader_answer(answer: DividedLoader, path: Path | None) -> dict[str, Any]:
 def profiled_lines(loader: LoaderFile, path: Path) -> Iterator[RenderableType]:
     """What a measured loader takes, and with how many workers."""
     yield Text.assemble((loader.name, "bold"), f"  {plural(loader.items, 'item')} measured{at(loader)}")
-    rows = table("stage", ">an item on one core", ">spread", ">bytes")
+    lines = table("stage", ">an item on one core", ">spread", ">bytes")
     for stage in loader.stages:
         spread = f"±{percent(stage.spread)}"
-        rows.add_row(stage.name, duration(stage.seconds + stage.constant), spread, byte_size(stage.bytes))
-    yield rows
+        lines.add_row(stage.name, duration(stage.seconds + stage.constant), spread, byte_size(stage.bytes))
+    yield lines
     timed = ", ".join(f"{1 / each.seconds:,.1f} with {each.workers}" for each in loader.timings)
     yield Text(f"items/s by worker processes: {timed}")
     if loader.settings:
@@ -165,51 +163,3 @@ def loader_bound_line(plan: Plan) -> Iterator[Text]:
     """That the loader sets the step, where it does."""
     if plan.loader and step_loading_seconds(plan, 0) > plan_trained_seconds(plan):
         yield Text("loader-bound: the data loader sets the step, not the ranks that train", style="yellow")
-
-
-# ---------------------------------------------------------------------------------------------- orders of a graph
-
-
-SHOWN = 6  # orders with caches: the JSON answer has all
-
-
-def order_lines(answer: OrderAnswer, path: Path) -> Iterator[RenderableType]:
-    """The order and the cache that were chosen, what each would move, and the partition."""
-    chosen, rival = answer.chosen, answer.best_random
-    yield Text.assemble((f"{chosen.order} with {chosen.cache}", "bold"), f"  {chosen.rows:,.0f} rows an epoch")
-    fewer = f"{rival.rows / chosen.rows:.2f} times fewer than" if chosen.rows else f"{rival.rows:,.0f} rows"
-    yield Text(
-        f"{fewer} in random order with {rival.cache}, its best; labels of a "
-        f"batch differ by {chosen.imbalance:.2f}, in random order by {rival.imbalance:.2f}"
-    )
-    rows = table("order", "cache", ">rows an epoch", ">imbalance of labels")
-    for each in answer.counted[:SHOWN]:
-        rows.add_row(each.order, each.cache, f"{each.rows:,.0f}", f"{each.imbalance:.2f}")
-    yield rows
-    yield Text(f"counted on {answer.sampled} of {plural(answer.batches, 'batch')} of each order", style="dim")
-    part, (across, every) = answer.partition, answer.across
-    yield Text(
-        f"partition: {part.cut:,} edges cut, {percent(across / max(1, every))} of walks of two edges leave their part; "
-        f"the fullest part has {percent(part.imbalance - 1)} more nodes than the mean, "
-        f"{percent(part.train_imbalance - 1)} more training nodes"
-    )
-    yield Text(f"written to {path}: order, part, cached", style="dim")
-
-
-def order_answer(answer: OrderAnswer, path: Path) -> dict[str, Any]:
-    """The JSON answer of `planner loader-order`."""
-    part = answer.partition
-    return {
-        "order": answer.chosen.order,
-        "cache": answer.chosen.cache,
-        "rows": answer.chosen.rows,
-        "imbalance": answer.chosen.imbalance,
-        "counted": [asdict(each) for each in answer.counted],
-        "sampled_batches": answer.sampled,
-        "batches": answer.batches,
-        "cut_edges": part.cut,
-        "two_hop_across": answer.across[0] / max(1, answer.across[1]),
-        "part_imbalance": part.imbalance,
-        "part_train_imbalance": part.train_imbalance,
-        "file": str(path),
-    }

@@ -8,13 +8,13 @@ bit for bit. What a step waits for is measured. Steps that are planned during th
 import time
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import Dataset
 
 from planner.errors import PlannerError, RunFailed
+from planner.launch import contents_ahead
 from planner.models.inputs import HeldSpan, PackedContents, SampleSource, packed_contents
 from planner.plan.task import Task
 from planner.runtime.state.rank_state import RankState
@@ -71,28 +71,15 @@ def loaded_steps(local: RankState, numbers: Sequence[int]) -> Generator[LoadedSt
         return
     steps = [held_tasks(local, tasks) for tasks in local.steps]
     modules = {name: (loader.spec, loader.source) for name, loader in local.loaders.items()}
-    loader: DataLoader[Mapping[str, ModuleContents] | PlannerError] = DataLoader(
-        StepContents(steps, modules, settings.order == "stored"),
-        batch_size=None,
-        sampler=numbers,
-        num_workers=settings.workers,
-        prefetch_factor=settings.prefetch if settings.workers else None,
-        pin_memory=settings.pinned and local.worker.device.type == "cuda",
-        collate_fn=as_it_is,
-        multiprocessing_context="fork" if settings.workers else None,
-    )
-    ready = iter(loader)
+    contents = StepContents(steps, modules, settings.order == "stored")
+    pinned = settings.pinned and local.worker.device.type == "cuda"
+    ready = iter(contents_ahead(contents, numbers, settings.workers, settings.prefetch, pinned))
     for number in numbers:
         begun = time.perf_counter()
         found = next(ready)
         if isinstance(found, PlannerError):
             raise found
         yield LoadedStep(split_by_task(steps[number], found), time.perf_counter() - begun)
-
-
-def as_it_is(contents: Any) -> Any:
-    """What a worker hands over: nothing is collated."""
-    return contents
 
 
 def held_tasks(local: RankState, tasks: Sequence[Task]) -> list[HeldTask]:

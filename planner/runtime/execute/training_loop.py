@@ -94,7 +94,7 @@ def train_steps(
                 done.append(replace(step, learning_rate=rate))
                 drop_old_records(done)
                 write_metrics(number + 1, done[-1])
-                worker.report(Progress(number + 1, total, step.loss, step.tokens, step.seconds, step.work))
+                worker.report(Progress(number + 1, total, step.loss, step.tokens, step.whole_seconds, step.work))
                 for note in watch.see(number + 1, step.loss, step.grad_norm):
                     worker.report(note)
             spikes = watch.malignant is not None and options.on_spike == "rollback"

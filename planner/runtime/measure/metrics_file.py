@@ -91,7 +91,7 @@ def metrics_line(number: int, step: StepResult) -> dict[str, Any]:
         "tokens": step.tokens,
         "seconds": step.seconds,
         "loading_seconds": step.loading,
-        "tokens_per_s": finite_or_none(step.tokens / step.seconds if step.seconds else None),
+        "tokens_per_s": finite_or_none(step.tokens / step.whole_seconds if step.whole_seconds else None),
         "peak_bytes": max((peak for peak in step.peak_bytes if peak is not None), default=None),
         "memory_bytes": fullest(step),
     }
