@@ -8,7 +8,7 @@ from time import perf_counter
 import numpy as np
 
 from benchmarks.registry import Figures
-from planner.calibrate.framework_fit import fit_frameworks, measured_logs, predicted_seconds
+from planner.calibrate.framework_fit import linearised_fit, measured_logs, predicted_seconds
 from planner.calibrate.timed_cases import machines_of_cases
 from planner.costs.layout_columns import LayoutColumns
 from planner.published.published_case import PublishedCase, RecordOrigin, StatedNetwork
@@ -40,7 +40,7 @@ def run(data: Path | None) -> Iterator[Figures]:
     seen = np.arange(len(cases)) % 2 == 0
     start = perf_counter()
     halves = [[case for case, here in zip(cases, seen == half, strict=True) if here] for half in (True, False)]
-    found = fit_frameworks(halves[0], machines_of_cases(halves[0]), full_weight_records=len(cases))
+    found = linearised_fit(halves[0], machines_of_cases(halves[0]), full_weight_records=len(cases)).fitted_to()
     errors = np.abs(
         np.exp(
             np.log(predicted_seconds(halves[1], machines_of_cases(halves[1]), found.values)) - measured_logs(halves[1])

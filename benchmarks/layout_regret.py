@@ -21,7 +21,7 @@ from benchmarks.published_folder import published_folder
 from benchmarks.registry import Figures
 from planner import files
 from planner.calibrate.coefficients import CoefficientValues
-from planner.calibrate.framework_fit import fit_frameworks, linearised_fit, measured_logs, predicted_seconds
+from planner.calibrate.framework_fit import linearised_fit, measured_logs, predicted_seconds
 from planner.calibrate.published_fit import held_out_errors
 from planner.calibrate.timed_cases import machines_of_cases, timed_cases
 from planner.costs import LayoutColumns
@@ -78,7 +78,7 @@ def grid_figures(cases: Sequence[PublishedCase], fit: CoefficientValues) -> Iter
     jobs = sorted({str(job_key(case)) for case in cases})
     known = set(jobs[::2])
     halves = [[case for case in cases if (str(job_key(case)) in known) == half] for half in (True, False)]
-    own = fit_frameworks(halves[0], machines_of_cases(halves[0]), full_weight_records=len(cases)).values
+    own = linearised_fit(halves[0], machines_of_cases(halves[0]), full_weight_records=len(cases)).fitted_to().values
     yield {"groups_of": "half of its jobs, by the other half", **over_all(groups_by(halves[1], own))}
 
 

@@ -23,9 +23,8 @@ from planner.costs import LayoutColumns, MachineModel
 from planner.costs.memory import allowed_bytes, device_accounting, fullest_stage
 from planner.costs.step import static_step_seconds
 from planner.published import read_published
-from planner.published.predict_cases import shipped_profiles
 from planner.published.published_case import PublishedCase
-from planner.published.shipped_profiles import pricing_machine
+from planner.published.shipped_profiles import framework_software, machine_as_shipped
 from planner.specs.framework.knobs import Knobs
 from planner.specs.job import Limits
 from planner.specs.parallelism import Parallelism
@@ -62,8 +61,7 @@ def recipes(cases: Sequence[PublishedCase]) -> list[list[PublishedCase]]:
 def compared(same: list[PublishedCase]) -> Figures:
     """A recipe and the pick."""
     case = same[0]
-    profile, software = shipped_profiles(case)
-    machine = pricing_machine(case, profile, software)
+    machine, software = machine_as_shipped(case), framework_software(case.software)
     seconds, measured = step_seconds(case, case.setup, machine), median(each.seconds or 0.0 for each in same)
     pick, kept = (picked(case, machine, software.knobs, zero) for zero in (None, int(case.setup.zero)))
     return {

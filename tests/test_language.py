@@ -15,6 +15,7 @@ TABLES = (
     "calibrate/curve_fit.py",
     "calibrate/device_rates_fit.py",
     "calibrate/fit_files.py",
+    "calibrate/kernel_fits.py",
     "calibrate/kernel_tables.py",
     "calibrate/trace_fit.py",
     "cli/verbs/measurements.py",  # the option --rows
@@ -64,7 +65,6 @@ EMBEDDINGS = (
 )
 # Where a row is a line of a matrix or tensor, whose first dimension is mostly tokens.
 TENSORS = (
-    "calibrate/gemm_fit.py",
     "follow.py",
     "launch/communication/expert_dispatch.py",
     "launch/communication/ragged_collectives.py",

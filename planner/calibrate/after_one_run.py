@@ -20,7 +20,7 @@ from planner.published import (
     PublishedCase,
     each_setup,
     group_cases,
-    machines_as_shipped,
+    machine_as_shipped,
     setup_shares,
 )
 from planner.specs.framework.own_runs import STEP, UNEXPLAINED, correlation, shifted_timing
@@ -44,7 +44,7 @@ def median_after_one_run(cases: Sequence[PublishedCase]) -> dict[str, float]:
 
 def source_errors(cases: Sequence[PublishedCase], values: CoefficientValues | None) -> Logs:
     """Log errors (cases, cases) after one run each; `values`: of a fit without these cases, None: as shipped."""
-    machines = machines_as_shipped(cases) if values is None else machines_of_cases(cases)
+    machines = [*map(machine_as_shipped, cases)] if values is None else machines_of_cases(cases)
     every, owners = each_setup(cases)
     shares = setup_shares(cases)
     predicted, slopes = np.zeros(len(cases)), np.zeros((len(cases), len(WIDTHS)))

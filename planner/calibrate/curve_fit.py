@@ -52,6 +52,11 @@ class FittedCurve:
     summary: FitQuality
     rejected_rows: tuple[str, ...] = ()
 
+    @property
+    def rounded(self) -> dict[str, float]:
+        """Coefficients rounded for files: shares to four decimals, lengths and microseconds to two."""
+        return {name: round(value, 4 if name.endswith("share") else 2) for name, value in self.values.items()}
+
 
 def fit_curve(form: KernelFormula, table: KernelTable, inside: Mask, fastest: Array | None = None) -> FittedCurve:
     """The formula's coefficients from the rows `inside`; the other rows are only compared.

@@ -122,8 +122,9 @@ class LinearisedFit:
     linear: tuple[LinearResiduals, LinearResiduals]
     full_weight_records: int
 
-    def fitted_to(self, chosen: NDArray[np.bool_]) -> FittedCoefficients:
-        """The coefficients of a fit to some of the cases (cases,), of those that they depend on."""
+    def fitted_to(self, chosen: NDArray[np.bool_] | None = None) -> FittedCoefficients:
+        """The coefficients of a fit to some of the cases (cases,; None: to all), of those that they depend on."""
+        chosen = np.ones(len(self.cases), dtype=np.bool_) if chosen is None else chosen
         values: dict[CoefficientName, float] = {}
         deviations: dict[CoefficientName, float] = {}
         for problem, linear in zip(self.problems, self.linear, strict=True):
@@ -139,22 +140,15 @@ class LinearisedFit:
         return FittedCoefficients(values, deviations)
 
 
-def fit_frameworks(
+def linearised_fit(
     cases: Sequence[PublishedCase], machines: Sequence[MachineModel], full_weight_records: int = FULL_WEIGHT_RECORDS
-) -> FittedCoefficients:
-    """Fit common coefficients and sustained rates to all cases, then each framework's own near the common ones.
+) -> LinearisedFit:
+    """A fit of common coefficients and sustained rates to all cases, then of each framework's own near the common ones,
+    from which fits to some cases follow without another pricing.
 
     The second fit keeps the sustained rates, so that the common coefficients describe a framework without records.
     `machines` has one of each case; `full_weight_records`: records of one source that count in full.
     """
-    every = np.ones(len(cases), dtype=np.bool_)
-    return linearised_fit(cases, machines, full_weight_records).fitted_to(every)
-
-
-def linearised_fit(
-    cases: Sequence[PublishedCase], machines: Sequence[MachineModel], full_weight_records: int = FULL_WEIGHT_RECORDS
-) -> LinearisedFit:
-    """A fit to all cases, from which fits to some of them follow without another pricing."""
     pooled = build_problem([replace(case, software=GENERIC) for case in cases], machines, cases)
     separate = build_problem(cases, machines, cases)
     together = solved(pooled, centred_priors(pooled.coefficients, {}), full_weight_records, LEAST_NOISE)

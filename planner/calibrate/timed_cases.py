@@ -4,9 +4,7 @@ from collections.abc import Sequence
 
 from planner.calibrate.framework_facts import FRAMEWORKS
 from planner.costs import KERNELS_AS, MachineModel
-from planner.costs.compute import complete_rates
-from planner.published import PublishedCase, reachable_network, timing_of_case
-from planner.specs import library
+from planner.published import PublishedCase, device_profile, pricing_machine
 from planner.specs.base import with_fields
 from planner.specs.hardware.profile import Profile
 from planner.specs.parameters import parameter_counts
@@ -34,17 +32,12 @@ def timed_cases(cases: Sequence[PublishedCase]) -> list[PublishedCase]:
 
 def machines_of_cases(cases: Sequence[PublishedCase]) -> list[MachineModel]:
     """The machine of each case: rates of kernels timed alone, and known facts of the framework. Raises InputError."""
-    profiles = {
-        name: without_sustained_rates(library.read_named(name, Profile)[0]) for name in {case.device for case in cases}
-    }
-    result = []
-    for case in cases:
-        device, rates = profiles[case.device].device, complete_rates(profiles[case.device].rates)
-        facts = FRAMEWORKS.get(case.software, FRAMEWORKS["generic"])
-        timing = timing_of_case(facts.timing, case)
-        network = reachable_network(case.network, device, rates)
-        result.append(MachineModel(device, rates, network, timing, facts.accounting))
-    return result
+    profiles = {name: without_sustained_rates(device_profile(name)) for name in {case.device for case in cases}}
+    facts = [FRAMEWORKS.get(case.software, FRAMEWORKS["generic"]) for case in cases]
+    return [
+        pricing_machine(case, profiles[case.device], known.timing, known.accounting)
+        for case, known in zip(cases, facts, strict=True)
+    ]
 
 
 def without_sustained_rates(profile: Profile) -> Profile:

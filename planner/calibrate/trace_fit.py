@@ -13,11 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from planner.calibrate.attention_fit import BACKWARD_SHARE
-from planner.calibrate.collectives_fit import KINDS, fit_line
 from planner.calibrate.curve_fit import FittedCurve
 from planner.calibrate.device_rates_fit import CalibratedDevice, dated
-from planner.calibrate.gemm_fit import fit_gemm, rounded_coefficients
+from planner.calibrate.kernel_fits import BACKWARD_SHARE, COLLECTIVES, fit_gemm, fit_line
 from planner.calibrate.kernel_tables import Array, KernelTable
 from planner.costs.compute import complete_rates
 from planner.errors import InputError
@@ -121,8 +119,8 @@ def fitted_products(shapes: Shapes, dtype: str, device: Device, where: str, fits
     numbers = [(*shape, median(seconds) * 1e3) for shape, seconds in shapes.items() for _ in seconds[:50]]
     table = table_of(where, dict(zip(("m", "n", "k", "latency"), np.array(numbers).T, strict=True)))
     fitted = fit_gemm(table, device.tflops.get(dtype) or device.tflops_in_16_bits, table.seconds > 0)
-    fits[f"gemm/{dtype}"] = fitted.fit
-    return fitted.curve
+    fits[f"gemm/{dtype}"] = fitted
+    return GemmCurve(**fitted.rounded)
 
 
 def table_of(where: str, columns: dict[str, Array]) -> KernelTable:
@@ -236,9 +234,9 @@ def fitted_collectives(
         g, op = each.collective.ops[0]
         name = kernel_class(graphs[g].trace.ops[op].name, graphs[g].trace.ops[op].kind).replace("-", "_")
         ranks = len(each.collective.ops)
-        if name in KINDS and sent[g].get(op) and ranks == (graphs[g].trace.world_size or ranks):
+        if name in COLLECTIVES and sent[g].get(op) and ranks == (graphs[g].trace.world_size or ranks):
             whole = sent[g][op] * (ranks if name == "all_gather" else 1)
-            times.setdefault(KINDS[name], []).append((whole, each.collective.seconds))
+            times.setdefault(COLLECTIVES[name], []).append((whole, each.collective.seconds))
     found = {}
     for kind, pairs in sorted(times.items()):
         if len({size for size, _ in pairs}) < 2:
@@ -247,7 +245,7 @@ def fitted_collectives(
         columns = {"message_size": size / 2, "latency": seconds * 1e3}  # elements of two bytes, as in tables
         fit = fit_line(table_of(where, columns), large=False)
         fits[f"{kind}/{len(graphs)}"] = fit
-        point = CollectivePoint(ranks=len(graphs), **rounded_coefficients(fit.values))
+        point = CollectivePoint(ranks=len(graphs), **fit.rounded)
         found[kind] = CollectiveCosts(source="measured", spread=max(SPREAD, fit.summary.p90_error), points=(point,))
     return found
 

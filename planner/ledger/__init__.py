@@ -1,7 +1,6 @@
 """Predictions compared with measurements: of runs made here, and of published records."""
 
 from planner.ledger.accuracy import AccuracyFigures, AccuracyReport, accuracy_json, accuracy_of_folder
-from planner.ledger.accuracy_plot import accuracy_svg
 from planner.ledger.compared_run import (
     ComparedRun,
     PeakMemoryUse,
@@ -45,7 +44,6 @@ __all__ = [
     "UnreadLine",
     "accuracy_json",
     "accuracy_of_folder",
-    "accuracy_svg",
     "append_entry",
     "compare_run",
     "default_path",

@@ -7,15 +7,18 @@ import json
 import math
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+import msgspec
 
 from planner.errors import InputError
 from planner.files import LEDGER, hold_lock, open_bytes
 from planner.ledger.work_kinds import KindSeconds
+from planner.specs.base import Amount, Count, Positive
 
 FORMAT = "planner.run/1"
 MOST_UNREAD = 1000  # lines
@@ -29,12 +32,12 @@ class RunEntry:
     machine: str
     plan: str  # its name
     digest: str  # of its text: tells plans of one name apart
-    steps: int  # that were trained
-    predicted_seconds: float  # of a step, median
-    spread: float  # half-width of the 80 % interval over predicted_seconds
-    measured_seconds: float  # of a step, median
-    predicted_peak_bytes: float | None = None  # of the fullest rank
-    measured_peak_bytes: float | None = None  # None: not measured, as on the CPU
+    steps: Count  # that were trained
+    predicted_seconds: Positive  # of a step, median
+    spread: Amount  # half-width of the 80 % interval over predicted_seconds
+    measured_seconds: Positive  # of a step, median
+    predicted_peak_bytes: Positive | None = None  # of the fullest rank
+    measured_peak_bytes: Positive | None = None  # None: not measured, as on the CPU
     kinds: tuple[KindSeconds, ...] = ()  # of the mean step
 
     @property
@@ -94,8 +97,8 @@ def read_entries(path: Path) -> tuple[list[RunEntry], list[UnreadLine]]:
             try:
                 if not line.endswith(b"\n"):
                     raise ValueError("the last line is incomplete: its writer was interrupted")
-                entries.append(parse_entry(json.loads(line)))
-            except (ValueError, RecursionError) as error:  # UnicodeDecodeError and JSONDecodeError are ValueErrors
+                entries.append(parse_entry(line))
+            except (ValueError, RecursionError) as error:  # UnicodeDecodeError is a ValueError
                 unread.append(UnreadLine(number, str(error)))
             if len(unread) > MOST_UNREAD:
                 what = f"more than {MOST_UNREAD} lines are no runs"
@@ -103,69 +106,15 @@ def read_entries(path: Path) -> tuple[list[RunEntry], list[UnreadLine]]:
     return entries, unread
 
 
-def parse_entry(data: Any) -> RunEntry:
-    """The entry of a parsed line, every field checked; keys of later versions are ignored. Raises ValueError."""
-    if not isinstance(data, dict) or data.get("format") != FORMAT:
-        raise ValueError(f"it does not begin with `format: {FORMAT}`")
-    kinds = data.get("kinds", [])
-    if not isinstance(kinds, list):
-        raise ValueError("`kinds` is not a list")
-    return RunEntry(
-        when=parse_field(data, "when", require_text),
-        machine=parse_field(data, "machine", require_text),
-        plan=parse_field(data, "plan", require_text),
-        digest=parse_field(data, "digest", require_text),
-        steps=int(parse_field(data, "steps", require_positive)),
-        predicted_seconds=parse_field(data, "predicted_seconds", require_positive),
-        spread=parse_field(data, "spread", require_amount),
-        measured_seconds=parse_field(data, "measured_seconds", require_positive),
-        predicted_peak_bytes=parse_field(data, "predicted_peak_bytes", require_positive_or_none),
-        measured_peak_bytes=parse_field(data, "measured_peak_bytes", require_positive_or_none),
-        kinds=tuple(parse_kind(one) for one in kinds),
-    )
-
-
-def parse_kind(data: Any) -> KindSeconds:
-    """The seconds of one kind of work. Raises ValueError."""
-    if not isinstance(data, dict):
-        raise ValueError("a kind of work is not an object")
-    return KindSeconds(
-        parse_field(data, "name", require_text),
-        parse_field(data, "predicted", require_amount),
-        parse_field(data, "measured", require_amount),
-    )
-
-
-def parse_field(data: dict[str, Any], name: str, check: Callable[[Any], Any]) -> Any:
-    """A required value that passes `check`. Raises ValueError with its name."""
-    if name not in data:
-        raise ValueError(f"`{name}` is missing")
+def parse_entry(line: bytes) -> RunEntry:
+    """The entry of a line, every field checked; keys of later versions are ignored. Raises ValueError."""
     try:
-        return check(data[name])
-    except ValueError as error:
-        raise ValueError(f"`{name}` {error}") from None
-
-
-def require_text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise ValueError("is not text")
-    return value
-
-
-def require_amount(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value < 0:
-        raise ValueError("is not a number from 0")
-    return float(value)
-
-
-def require_positive(value: Any) -> float:
-    if require_amount(value) == 0:
-        raise ValueError("is 0")
-    return float(value)
-
-
-def require_positive_or_none(value: Any) -> float | None:
-    return None if value is None else require_positive(value)
+        data = msgspec.json.decode(line)
+        if not isinstance(data, dict) or data.get("format") != FORMAT:
+            raise ValueError(f"it does not begin with `format: {FORMAT}`")
+        return msgspec.convert(data, RunEntry)
+    except msgspec.MsgspecError as error:
+        raise ValueError(str(error)) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +139,11 @@ class RunDrift:
     def missed(self) -> bool:
         """Whether the last run is outside the 80 % interval of its prediction."""
         return outside_interval(self.last_run.ratio, 1.0, self.last_run.spread)
+
+    @property
+    def verdict(self) -> str:
+        """In words."""
+        return "drifted" if self.drifted else "missed" if self.missed else "as predicted"
 
     @property
     def drifted(self) -> bool:

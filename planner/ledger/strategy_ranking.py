@@ -3,8 +3,7 @@
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import combinations
-from math import log, sqrt
+from math import sqrt
 from statistics import fmean, median
 
 from planner.ledger.predicted_records import PredictedRecord
@@ -34,23 +33,6 @@ def rank_groups(records: Iterable[PredictedRecord]) -> list[RankedGroup]:
         for (source, group), pairs in grouped_costs(records).items()
         if len(pairs) >= LEAST_STRATEGIES and len({measured for _, measured in pairs}) > 1
     ]
-
-
-def order_spread(records: Iterable[PredictedRecord], share: float = 0.8) -> float:
-    """How far apart, in the logarithm, the ratio of two predictions and that of what was measured are in this share of
-    the pairs of configurations of one group; each group counts once. 0 without pairs.
-    """
-    errors: list[tuple[float, float]] = []
-    for pairs in grouped_costs(records).values():
-        offsets = [log(predicted / measured) for predicted, measured in pairs]
-        every = [*combinations(offsets, 2)]
-        errors += [(abs(one - other), 1.0 / len(every)) for one, other in every]
-    wanted, counted = share * sum(weight for _, weight in errors), 0.0
-    for error, weight in sorted(errors):
-        counted += weight
-        if counted >= wanted:
-            return error
-    return 0.0
 
 
 def grouped_costs(records: Iterable[PredictedRecord]) -> dict[tuple[str, str], CostPairs]:

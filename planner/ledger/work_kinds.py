@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from planner.plan.task import WORK_OF_PHASE, Task
 from planner.simulate import TaskEvent, Timeline, is_feed
-from planner.specs.base import Ranks
+from planner.specs.base import Amount, Ranks
 
 EXCHANGE = "exchange between ranks of a group"
 STAGE_EXCHANGE = "exchange between stages"
@@ -19,8 +19,8 @@ class KindSeconds:
     """Predicted and measured seconds of the mean rank in one kind of work."""
 
     name: str
-    predicted: float
-    measured: float
+    predicted: Amount
+    measured: Amount
 
 
 def seconds_by_kind(predicted: Sequence[Timeline], measured: Sequence[Timeline]) -> list[KindSeconds]:

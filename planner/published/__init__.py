@@ -2,11 +2,11 @@
 
 from planner.published.case_seconds import CaseGroup, group_cases
 from planner.published.possible_setups import each_setup, mean_over_setups, setup_shares
-from planner.published.predict_cases import machines_as_shipped, predict_cases
+from planner.published.predict_cases import predict_cases
 from planner.published.published_case import CasePrediction, PublishedCase, RecordOrigin, SkippedRecord
 from planner.published.read_published import read_published
 from planner.published.record_files import is_published_file
-from planner.published.shipped_profiles import reachable_network, timing_of_case
+from planner.published.shipped_profiles import device_profile, machine_as_shipped, pricing_machine
 
 __all__ = [
     "CaseGroup",
@@ -14,14 +14,14 @@ __all__ = [
     "PublishedCase",
     "RecordOrigin",
     "SkippedRecord",
+    "device_profile",
     "each_setup",
     "group_cases",
     "is_published_file",
-    "machines_as_shipped",
+    "machine_as_shipped",
     "mean_over_setups",
     "predict_cases",
-    "reachable_network",
+    "pricing_machine",
     "read_published",
     "setup_shares",
-    "timing_of_case",
 ]

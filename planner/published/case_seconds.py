@@ -1,7 +1,7 @@
 """Step seconds of many cases at once: cases that differ in numbers only are priced as arrays."""
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from planner.costs import NON_NUMERIC_FIELDS, LayoutColumns, MachineModel, stack_columns
 from planner.costs.step import fed_step_seconds, static_step_seconds
 from planner.published.published_case import PublishedCase
+from planner.published.shipped_profiles import machine_as_shipped
 
 Seconds = NDArray[np.float64]
 
@@ -53,11 +54,11 @@ def group_cases(cases: Sequence[PublishedCase]) -> list[CaseGroup]:
     ]
 
 
-def case_seconds(groups: Sequence[CaseGroup], count: int, machine: Callable[[PublishedCase], MachineModel]) -> Seconds:
-    """Step seconds (count,) of every case, in order."""
+def case_seconds(groups: Sequence[CaseGroup], count: int) -> Seconds:
+    """Step seconds (count,) of every case, in order. Raises InputError for a profile that cannot be read."""
     result = np.zeros(count)
     for group in groups:
-        result[group.indices] = group_seconds(group, machine(group.first))
+        result[group.indices] = group_seconds(group, machine_as_shipped(group.first))
     return result
 
 

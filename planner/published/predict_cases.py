@@ -1,20 +1,20 @@
 """Predictions of published cases from the shipped profiles of their devices and frameworks."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from math import exp, hypot
 
 import numpy as np
 
-from planner.costs import LayoutColumns, MachineModel, least_trusted, peak_flops
+from planner.costs import LayoutColumns, least_trusted, peak_flops
 from planner.costs.compute import step_spread
 from planner.costs.memory import Footprint, footprint, oom_chance
 from planner.published.case_memory import case_accounting, fullest_footprint
 from planner.published.case_seconds import case_seconds, group_cases
 from planner.published.possible_setups import OFFLOADED, each_setup, mean_over_setups, unstated_spread
 from planner.published.published_case import CasePrediction, PublishedCase
-from planner.published.shipped_profiles import device_profile, framework_software, pricing_machine
+from planner.published.shipped_profiles import device_profile, framework_software
 from planner.scoring import require_possible
 from planner.specs.base import with_fields
 from planner.specs.framework.software import Software
@@ -26,41 +26,24 @@ from planner.units import GIB
 REPORTED_FIGURE = {"torchtitan": "reserved", "primus": "total"}
 NORMAL_80 = 1.2816  # half-width of a normal's 80 % interval, in standard deviations
 NAMED_MODULES = re.compile(r"core[ _-]?att")
-DeviceAndFramework = tuple[Profile, Software]
 
 
 def predict_cases(cases: Sequence[PublishedCase]) -> list[CasePrediction]:
     """Seconds, memory and spread of each case, in order. Raises InputError for a profile that cannot be read."""
-    parts = {(case.device, case.software): shipped_profiles(case) for case in cases}
     every, owners = each_setup(cases)
-    seconds = case_seconds(group_cases(every), len(every), machine_by_case(parts))
+    seconds = case_seconds(group_cases(every), len(every))
     mean, deviation = mean_over_setups(np.log(seconds), owners)
     return [
-        predict_case(case, parts[case.device, case.software], exp(each), NORMAL_80 * apart)
+        predict_case(case, exp(each), NORMAL_80 * apart)
         for case, each, apart in zip(cases, mean.tolist(), deviation.tolist(), strict=True)
     ]
 
 
-def shipped_profiles(case: PublishedCase) -> DeviceAndFramework:
-    """The device's profile and the framework's coefficients. Raises InputError."""
-    return device_profile(case.device), framework_software(case.software)
-
-
-def machine_by_case(parts: dict[tuple[str, str], DeviceAndFramework]) -> Callable[[PublishedCase], MachineModel]:
-    """The machine of a case, as a function over these profiles."""
-    return lambda case: pricing_machine(case, *parts[case.device, case.software])
-
-
-def machines_as_shipped(cases: Sequence[PublishedCase]) -> list[MachineModel]:
-    """The machine of each case, from the shipped profiles of its device and framework. Raises InputError."""
-    return [pricing_machine(case, *shipped_profiles(case)) for case in cases]
-
-
-def predict_case(case: PublishedCase, parts: DeviceAndFramework, step: float, apart: float) -> CasePrediction:
+def predict_case(case: PublishedCase, step: float, apart: float) -> CasePrediction:
     """The prediction of a case, whose possible setups are `apart` (half-width of an 80 % interval); its memory is that
     of the rank the record names, its OOM probability the fullest's.
     """
-    profile, software = parts
+    profile, software = device_profile(case.device), framework_software(case.software)
     software = with_fields(software, accounting=case_accounting(case, software))
     setup, accounted = case.setup, software.accounting
     fullest = fullest_footprint(case, setup, accounted)

@@ -12,6 +12,7 @@ from planner.published.published_case import PublishedCase, StatedNetwork
 from planner.specs import library
 from planner.specs.base import MAX_RANKS, with_fields
 from planner.specs.framework.dated_kernels import with_kernel
+from planner.specs.framework.memory_coefficients import MemoryCoefficients
 from planner.specs.framework.software import Software
 from planner.specs.framework.timing_coefficients import TimingCoefficients, with_recipe
 from planner.specs.hardware.device_rates import DeviceRates
@@ -50,16 +51,19 @@ def model_names() -> tuple[str, ...]:
     return tuple(library.shipped_names(Model))
 
 
-def pricing_machine(case: PublishedCase, profile: Profile, software: Software) -> MachineModel:
-    """The machine of a case, from its device's profile and its framework."""
+def machine_as_shipped(case: PublishedCase) -> MachineModel:
+    """The machine of a case, from the shipped profiles of its device and framework. Raises InputError."""
+    software = framework_software(case.software)
+    return pricing_machine(case, device_profile(case.device), software.timing, software.accounting)
+
+
+def pricing_machine(
+    case: PublishedCase, profile: Profile, timing: TimingCoefficients, accounting: MemoryCoefficients
+) -> MachineModel:
+    """The machine of a case, from its device's profile and its framework's coefficients."""
     rates = complete_rates(profile.rates)
-    return MachineModel(
-        profile.device,
-        rates,
-        reachable_network(case.network, profile.device, rates),
-        timing_of_case(software.timing, case),
-        software.accounting,
-    )
+    network = reachable_network(case.network, profile.device, rates)
+    return MachineModel(profile.device, rates, network, timing_of_case(timing, case), accounting)
 
 
 def timing_of_case(timing: TimingCoefficients, case: PublishedCase) -> TimingCoefficients:

@@ -1,24 +1,36 @@
 """Writes a plan, a timeline, a recording or a ledger as one self-contained HTML page."""
 
-from planner.report.ledger_page import ledger_page, share_text, signed_share, skip_reasons, time_errors
+from planner.report.ledger_page import (
+    RANKING_HEADS,
+    ledger_page,
+    ranking_rows,
+    share_text,
+    signed_share,
+    skip_reasons,
+    time_errors,
+)
 from planner.report.page import Page
 from planner.report.page_step import PageStep, recorded_step, simulated_step
 from planner.report.plan_page import plan_page
 from planner.report.pool_page import pool_page
 from planner.report.replay_page import ReplayFindings, replay_page
-from planner.report.runs_page import RUN_HEADS, run_cells, runs_page
+from planner.report.runs_page import LAST_RUN_HEADS, RUN_HEADS, last_run_cells, run_cells, runs_page
 from planner.report.schedule_page import schedule_page
 from planner.report.serving_page import serving_page
 from planner.report.timeline_page import timeline_page
 
 __all__ = [
+    "LAST_RUN_HEADS",
+    "RANKING_HEADS",
     "RUN_HEADS",
     "Page",
     "PageStep",
     "ReplayFindings",
+    "last_run_cells",
     "ledger_page",
     "plan_page",
     "pool_page",
+    "ranking_rows",
     "recorded_step",
     "replay_page",
     "run_cells",

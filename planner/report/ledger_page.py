@@ -9,6 +9,7 @@ from planner.report.tags import Content, Markup, details, join, section, table, 
 from planner.units import GIB, percent
 
 SOURCES_NAMED = 3  # beside each reason
+RANKING_HEADS = ("source", ">groups", ">Spearman", ">loss of predicted best", ">loss ≤ 5 %")  # medians
 
 
 def ledger_page(account: AccuracyReport, title: str) -> Page:
@@ -101,19 +102,25 @@ def time_errors(f: AccuracyFigures) -> tuple[str, ...]:
 
 def ranking_section(account: AccuracyReport) -> Markup | None:
     """Whether predictions rank strategies as measurements do."""
-    rows = [
+    rows = ranking_rows(account)
+    lead = "In groups of at least four strategies measured on one job."
+    table_of = table(RANKING_HEADS, rows, "Ranking")
+    return section("orders", "Ranking of strategies", table_of, lead=lead) if rows else None
+
+
+def ranking_rows(account: AccuracyReport) -> list[tuple[str, ...]]:
+    """How predictions rank strategies, by source and of all, as `RANKING_HEADS` names it."""
+    return [
         (
             name,
             str(f.ranked_groups),
             "" if f.spearman_median is None else f"{f.spearman_median:.2f}",
             share_text(f.best_pick_loss),
+            share_text(f.best_pick_close),
         )
         for name, f in {**account.sources, "all": account.overall}.items()
         if f.ranked_groups
     ]
-    heads = ("source", ">groups", ">Spearman, median", ">loss of predicted best, median")
-    lead = "In groups of at least four strategies measured on one job."
-    return section("orders", "Ranking of strategies", table(heads, rows, "Ranking"), lead=lead) if rows else None
 
 
 def skipped_section(account: AccuracyReport) -> Markup:

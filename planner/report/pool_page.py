@@ -16,7 +16,7 @@ from planner.pools import (
     question_text,
 )
 from planner.report.page import Figure, Page
-from planner.report.tags import Markup, section, table, tag
+from planner.report.tags import Markup, drawing, section, table, tag
 from planner.units import percent, plural
 
 WIDTH, HEIGHT, MARGIN = 900.0, 420.0, 70.0  # in units of the picture
@@ -80,9 +80,7 @@ def picture(points: Sequence[Judged]) -> Markup:
     front = tag("polyline", points=line, fill="none", stroke="currentColor", stroke_opacity=0.4)
     drawn = [part for each, x, y in places for part in mark(each, x, y)]
     label = f"{plural(len(points), 'choice')} by days and dollars"
-    box = f"0 0 {WIDTH:.0f} {HEIGHT:.0f}"
-    svg = tag("svg", axes(days, usd), front, drawn, viewBox=box, role="img", aria_label=label)
-    return tag("div", svg, class_="scroll", tabindex="0", role="region", aria_label=label)
+    return drawing(label, (WIDTH, HEIGHT), axes(days, usd), front, drawn)
 
 
 def mark(judged: Judged, x: float, y: float) -> Iterator[Markup]:

@@ -10,7 +10,7 @@ import numpy as np
 from planner.replay import OperatorShare, PathLink, Replay, is_communication, kernel_class
 from planner.replay.timing import Straggler, Verdict
 from planner.report.page import Figure, Page
-from planner.report.tags import Markup, join, section, table, tag
+from planner.report.tags import Markup, bar, drawing, join, lane_name, section, table, tag
 from planner.units import duration, percent, plural
 
 WIDTH, LEFT, LANE, GAP = 1000.0, 60.0, 8.0, 6.0  # in units of the picture
@@ -118,16 +118,15 @@ def picture(replay: Replay, path: Sequence[PathLink]) -> Markup:
     drawn: list[Markup] = []
     for g, graph in enumerate(shown):
         top = g * (len(LANES) * LANE + GAP)
-        drawn.append(tag("text", f"rank {graph.trace.rank}", x=0, y=top + 2 * LANE, font_size=9, fill="currentColor"))
+        drawn.append(lane_name(f"rank {graph.trace.rank}", top + 2 * LANE))
         mine = [(link.start, link.end) for link in path if link.rank == graph.trace.rank]
         for number, (lane, spans) in enumerate(zip(LANES, (mine, *work_spans(replay, g)), strict=True)):
             drawn += lane_bars(lane, merged(spans, (high - low) / FINEST), (low, high, scale), top + number * LANE)
     height = len(shown) * (len(LANES) * LANE + GAP)
     label = f"{plural(len(shown), 'rank')} over {duration(high - low)}"
-    svg = tag("svg", drawn, viewBox=f"0 0 {WIDTH:.0f} {height:.0f}", role="img", aria_label=label)
     more = f"; the first {MOST_RANKS} of {len(replay.graphs)} ranks" if len(shown) < len(replay.graphs) else ""
     legend = tag("p", f"from top to bottom: {', '.join(LANES)}{more}", class_="note")
-    return join(tag("div", svg, class_="scroll", tabindex="0", role="region", aria_label=label), legend)
+    return join(drawing(label, (WIDTH, height), drawn), legend)
 
 
 def work_spans(replay: Replay, g: int) -> tuple[Spans, Spans]:
@@ -162,6 +161,6 @@ def lane_bars(lane: str, spans: Spans, frame: tuple[float, float, float], top: f
     for begin, end in spans:
         begin, end = max(begin, low), min(end, high)
         if end > begin:
-            title = tag("title", f"{lane}, {duration(end - begin)} from {duration(begin - low)}")
-            x, width = LEFT + (begin - low) * scale, max(0.3, (end - begin) * scale)
-            yield tag("rect", title, x=round(x, 2), y=top, width=round(width, 2), height=LANE - 1, fill=LANES[lane])
+            title = f"{lane}, {duration(end - begin)} from {duration(begin - low)}"
+            place = LEFT + (begin - low) * scale, top
+            yield bar(title, place, ((end - begin) * scale, LANE - 1), LANES[lane])

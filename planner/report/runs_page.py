@@ -7,8 +7,9 @@ from planner.ledger import RunDrift, RunEntry, UnreadLine
 from planner.report.page import Figure, Page
 from planner.report.scatter_section import Panel, Point, scatter_data, scatter_section
 from planner.report.tags import Markup, details, section, table
-from planner.units import GIB, duration, percent, plural
+from planner.units import GIB, byte_size, duration, percent, plural
 
+LAST_RUN_HEADS = (">runs", ">predicted", ">measured", ">ratio", ">before", ">peak")
 RUN_HEADS = ("when", "digest", ">steps", ">predicted", ">measured", ">ratio")
 
 
@@ -46,25 +47,20 @@ def panels(runs: Sequence[tuple[str, RunEntry]]) -> tuple[Panel, Panel]:
 
 
 def last_runs_section(drifts: Sequence[RunDrift]) -> Markup:
-    rows = [(one.plan, one.machine, *cells(one)) for one in drifts]
-    heads = ("plan", "machine", ">runs", ">predicted", ">measured", ">ratio", ">before", "")
+    rows = [(one.plan, one.machine, *last_run_cells(one), one.verdict) for one in drifts]
+    heads = ("plan", "machine", *LAST_RUN_HEADS, "")
     each = [details(f"{one.plan} on {one.machine}", runs_table(one)) for one in drifts]
     lead = "Ratio: measured / predicted; before: its median over the earlier runs."
     return section("runs", "Last runs", table(heads, rows, "The last run of every plan and machine"), *each, lead=lead)
 
 
-def cells(one: RunDrift) -> tuple[str, ...]:
-    verdict = "drifted" if one.drifted else "missed" if one.missed else "as predicted"
-    predicted = f"{duration(one.last_run.predicted_seconds)} ± {percent(one.last_run.spread)}"
-    before = "" if one.earlier_ratio is None else f"{one.earlier_ratio:.2f}"
-    return (
-        str(len(one.runs)),
-        predicted,
-        duration(one.last_run.measured_seconds),
-        f"{one.last_run.ratio:.2f}",
-        before,
-        verdict,
-    )
+def last_run_cells(one: RunDrift) -> tuple[str, ...]:
+    """The last run of a plan beside those before, as `LAST_RUN_HEADS` names them."""
+    last, before = one.last_run, one.earlier_ratio
+    predicted = f"{duration(last.predicted_seconds)} ± {percent(last.spread)}"
+    ratios = f"{last.ratio:.2f}", "" if before is None else f"{before:.2f}"
+    peak = "" if last.measured_peak_bytes is None else byte_size(last.measured_peak_bytes)
+    return (str(len(one.runs)), predicted, duration(last.measured_seconds), *ratios, peak)
 
 
 def runs_table(one: RunDrift) -> Markup:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from planner.policies import Schedule
 from planner.report.page import Figure, Page
-from planner.report.tags import Markup, details, section, table, tag
+from planner.report.tags import Markup, bar, details, drawing, lane_name, section, table
 from planner.simulate import Segment
 from planner.specs.base import ranges_text
 from planner.units import percent, plural
@@ -58,15 +58,11 @@ def picture(schedule: Schedule, bars: Sequence[Segment]) -> Markup:
     fleet, span = schedule.fleet, max(schedule.history.ends.values()) or 1.0
     top = {gpu: GPU * gpu + GAP * number for number, node in enumerate(fleet.nodes) for gpu in node.gpus}
     height = GPU * fleet.size + GAP * len(fleet.nodes)
-    names = (
-        tag("text", f"{node.kind} {number}", x=0, y=top[node.gpus[0]] + 2 * GPU, font_size=9, fill="currentColor")
-        for number, node in enumerate(fleet.nodes)
-    )
+    names = (lane_name(f"{node.kind} {number}", top[node.gpus[0]] + 2 * GPU) for number, node in enumerate(fleet.nodes))
     numbers = {job.id: number for number, job in enumerate(schedule.jobs)}
-    drawn = (bar for each in bars for bar in job_bars(each, numbers, top, (WIDTH - LEFT) / span))
+    drawn = (job_bars(each, numbers, top, (WIDTH - LEFT) / span) for each in bars)
     label = f"{plural(len(schedule.jobs), 'job')} on {fleet.size} GPUs over {span:,.0f} s"
-    svg = tag("svg", names, drawn, viewBox=f"0 0 {WIDTH:.0f} {height:.0f}", role="img", aria_label=label)
-    return tag("div", svg, class_="scroll", tabindex="0", role="region", aria_label=label)
+    return drawing(label, (WIDTH, height), names, drawn)
 
 
 def job_bars(each: Segment, numbers: dict[str, int], top: dict[int, float], scale: float) -> Iterator[Markup]:
@@ -76,12 +72,5 @@ def job_bars(each: Segment, numbers: dict[str, int], top: dict[int, float], scal
     title = f"{each.job}: {len(each.gpus)} of {each.kind}, {each.since:,.0f} to {each.until:,.0f} s"
     colour = f"hsl({number * GOLDEN % 360:.0f} 60% {45 + number % 3 * 10}%)"
     for gpu in each.gpus:
-        yield tag(
-            "rect",
-            tag("title", title),
-            x=f"{LEFT + each.since * scale:.2f}",
-            y=f"{top[gpu] + below * GPU:.2f}",
-            width=f"{max(0.2, (each.until - each.since) * scale):.2f}",
-            height=f"{share * GPU - 0.5:.2f}",
-            fill=colour,
-        )
+        place = LEFT + each.since * scale, top[gpu] + below * GPU
+        yield bar(title, place, ((each.until - each.since) * scale, share * GPU - 0.5), colour)

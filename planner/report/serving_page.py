@@ -5,7 +5,7 @@ the queues below.
 from collections.abc import Iterator, Sequence
 
 from planner.report.page import Figure, Page
-from planner.report.tags import Markup, details, section, table, tag
+from planner.report.tags import Markup, bar, details, drawing, lane_name, section, table, tag
 from planner.simulate.serving import ANSWERS, IMAGES, PROMPTS, SWITCH, ServingHistory
 from planner.units import plural
 
@@ -64,51 +64,31 @@ def joined(busy: Sequence[Bar]) -> list[Bar]:
     """Bars in order of time; those of an instance that go on with the same are one."""
     open_: dict[int, Bar] = {}
     found = list[Bar]()
-    for bar in sorted(busy, key=lambda each: each[2]):
-        lane, doing, since, until = bar
+    for shown in sorted(busy, key=lambda each: each[2]):
+        lane, doing, since, until = shown
         before = open_.get(lane)
         if before and before[1] == doing and since - before[3] < 1e-9:
             open_[lane] = (lane, doing, before[2], until)
             continue
         found += [before] if before else []
-        open_[lane] = bar
+        open_[lane] = shown
     return sorted([*found, *open_.values()], key=lambda each: (each[2], each[0]))
 
 
 def picture(history: ServingHistory, bars: Sequence[Bar], lanes: Sequence[str], end: float) -> Markup:
     """Lanes of instances, and under them how many requests wait for what."""
     scale, bottom = (WIDTH - LEFT) / (end or 1.0), LANE * len(lanes)
-    names = (
-        tag("text", text, x=0, y=f"{LANE * (number + 0.75):.1f}", font_size=9, fill="currentColor")
-        for number, text in enumerate(lanes)
-    )
-    drawn = (bar_of(bar, lanes, scale) for bar in bars)
+    names = (lane_name(text, LANE * (number + 0.75)) for number, text in enumerate(lanes))
+    drawn = (bar_of(each, lanes, scale) for each in bars)
     label = f"{plural(len(lanes), 'instance')} over {end:,.0f} s, and queues"
-    height = bottom + QUEUES + 40.0
-    svg = tag(
-        "svg",
-        names,
-        drawn,
-        queue_lines(history, bottom + 20.0, scale),
-        viewBox=f"0 0 {WIDTH:.0f} {height:.0f}",
-        role="img",
-        aria_label=label,
-    )
-    return tag("div", svg, class_="scroll", tabindex="0", role="region", aria_label=label)
+    return drawing(label, (WIDTH, bottom + QUEUES + 40.0), names, drawn, queue_lines(history, bottom + 20.0, scale))
 
 
-def bar_of(bar: Bar, lanes: Sequence[str], scale: float) -> Markup:
-    lane, doing, since, until = bar
+def bar_of(shown: Bar, lanes: Sequence[str], scale: float) -> Markup:
+    lane, doing, since, until = shown
     colour, word = COLOURS[doing]
-    return tag(
-        "rect",
-        tag("title", f"{lanes[lane]} {lane}: {word}, {since:,.3f} to {until:,.3f} s"),
-        x=f"{LEFT + since * scale:.2f}",
-        y=f"{LANE * lane + 1.0:.2f}",
-        width=f"{max(0.2, (until - since) * scale):.2f}",
-        height=f"{LANE - 2.0:.2f}",
-        fill=colour,
-    )
+    title = f"{lanes[lane]} {lane}: {word}, {since:,.3f} to {until:,.3f} s"
+    return bar(title, (LEFT + since * scale, LANE * lane + 1.0), ((until - since) * scale, LANE - 2.0), colour)
 
 
 def queue_lines(history: ServingHistory, top: float, scale: float) -> Iterator[Markup]:

@@ -92,8 +92,30 @@ def table(columns: Iterable[str], rows: Iterable[Iterable[Content]], caption: st
         for row in rows
     ]
     title = tag("caption", caption) if caption else None
-    whole = tag("table", title, tag("thead", head), tag("tbody", body))
-    return tag("div", whole, class_="scroll", tabindex="0", role="region", aria_label=caption or "table")
+    return scrolled(caption or "table", tag("table", title, tag("thead", head), tag("tbody", body)))
+
+
+def drawing(label: str, size: tuple[float, float], *content: Content) -> Markup:
+    """A picture of a width and a height in units of its own."""
+    box = f"0 0 {size[0]:.0f} {size[1]:.0f}"
+    return scrolled(label, tag("svg", *content, viewBox=box, role="img", aria_label=label))
+
+
+def bar(title: str, place: tuple[float, float], size: tuple[float, float], fill: str) -> Markup:
+    """A bar of a picture, wide enough to be seen; pointing at it shows its title."""
+    (x, y), (width, height) = place, size
+    shape = {"x": f"{x:.2f}", "y": f"{y:.2f}", "width": f"{max(0.2, width):.2f}", "height": f"{height:.2f}"}
+    return tag("rect", tag("title", title), **shape, fill=fill)
+
+
+def lane_name(text: str, y: float) -> Markup:
+    """What a lane of a picture is of, on its left."""
+    return tag("text", text, x=0, y=f"{y:.1f}", font_size=9, fill="currentColor")
+
+
+def scrolled(label: str, content: Markup) -> Markup:
+    """Content that scrolls where it is wider than the page."""
+    return tag("div", content, class_="scroll", tabindex="0", role="region", aria_label=label)
 
 
 def column_head(text: str, kind: str | None) -> Markup:

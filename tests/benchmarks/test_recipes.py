@@ -3,8 +3,7 @@
 import dataclasses
 
 from benchmarks.recipes import SOURCES, compared, picked
-from planner.published.predict_cases import shipped_profiles
-from planner.published.shipped_profiles import pricing_machine
+from planner.published.shipped_profiles import framework_software, machine_as_shipped
 from tests.calibrate.made_cases import case
 
 RECIPE = case(0, SOURCES[0], tp=4, pp=2, batch=64, ranks=16)
@@ -16,7 +15,6 @@ def test_no_recipe_that_fits_beats_the_pick():
 
 
 def test_a_pick_taken_as_the_recipe_is_as_quick_as_itself():
-    profile, software = shipped_profiles(RECIPE)
-    pick = picked(RECIPE, pricing_machine(RECIPE, profile, software), software.knobs)
+    pick = picked(RECIPE, machine_as_shipped(RECIPE), framework_software(RECIPE.software).knobs)
     again = compared([dataclasses.replace(RECIPE, setup=pick.columns)])
     assert again["recipe_over_pick"] == 1.0 and again["recipe"] == again["pick"]

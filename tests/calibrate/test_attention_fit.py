@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from planner.calibrate.attention_fit import fit_attention, read_attention
+from planner.calibrate.kernel_fits import attention_curve, fit_attention, read_attention
 from planner.errors import InputError
 from tests.calibrate.generated_tables import PEAK, noisy, write
 
@@ -31,21 +31,21 @@ def test_known_coefficients_come_back(tmp_path, causal):
     ]
     path = write(tmp_path / "t.csv", HEADER, rows(0.5 if causal else 1.0) + other)
     attention = fit_attention(read_attention(path, 128), PEAK, causal)
-    assert attention.fit.values == pytest.approx({"share": SHARE, "s0": S0, "launch_us": LAUNCH_US}, rel=1e-3)
-    assert attention.curve.backward_share == pytest.approx(SHARE * 63 / 73, rel=1e-3)
-    assert attention.fit.summary.p90_error < 1e-4
+    assert attention.values == pytest.approx({"share": SHARE, "s0": S0, "launch_us": LAUNCH_US}, rel=1e-3)
+    assert attention_curve(attention).backward_share == pytest.approx(SHARE * 63 / 73, rel=1e-3)
+    assert attention.summary.p90_error < 1e-4
 
 
 def test_noise_moves_them_little(tmp_path):
     path = write(tmp_path / "t.csv", HEADER, noisy(rows(0.5), 0.03))
-    assert fit_attention(read_attention(path, 128), PEAK).curve.share == pytest.approx(SHARE, rel=0.05)
+    assert fit_attention(read_attention(path, 128), PEAK).values["share"] == pytest.approx(SHARE, rel=0.05)
 
 
 def test_one_length_cannot_tell_s0(tmp_path):
     path = write(tmp_path / "t.csv", HEADER, rows(0.5, lengths=(4096,)))
     attention = fit_attention(read_attention(path, 128), PEAK)
-    assert attention.fit.summary.held == ("s0",)
-    assert attention.curve.share == pytest.approx(SHARE * 4096 / (4096 + S0), rel=1e-3)  # s0 counts into the share
+    assert attention.summary.held == ("s0",)
+    assert attention.values["share"] == pytest.approx(SHARE * 4096 / (4096 + S0), rel=1e-3)  # s0 counts into the share
 
 
 def test_a_head_dim_that_is_not_there_is_refused(tmp_path):

@@ -2,7 +2,8 @@
 
 import pytest
 
-from planner.calibrate.collectives_fit import fit_collectives, read_collectives
+from planner.calibrate.device_rates_fit import collective_costs
+from planner.calibrate.kernel_fits import fit_collectives, read_collectives
 from planner.errors import InputError
 from tests.calibrate.generated_tables import noisy, write
 
@@ -21,23 +22,24 @@ def rows():
 
 
 def test_known_lines_come_back(tmp_path):
-    collectives = fit_collectives(read_collectives(write(tmp_path / "t.csv", HEADER, rows())))
-    assert sorted(collectives.table) == ["all_gather", "all_to_all"]
+    fits = dict(fit_collectives(read_collectives(write(tmp_path / "t.csv", HEADER, rows()))))
+    table = collective_costs(fits)
+    assert sorted(table) == ["all_gather", "all_to_all"]
     for (kind, ranks), (latency_us, gb_per_s) in LINES.items():
         name = {"alltoall": "all_to_all"}.get(kind, kind)
-        point = next(point for point in collectives.table[name].points if point.ranks == ranks)
+        point = next(point for point in table[name].points if point.ranks == ranks)
         assert point.latency_us == pytest.approx(latency_us, rel=1e-2)
         assert point.gb_per_s == pytest.approx(gb_per_s, rel=1e-3)
-        assert collectives.fits[f"{name}/{ranks}"].summary.rows == 8
+        assert fits[f"{name}/{ranks}"].summary.rows == 8
 
 
 def test_the_spread_is_that_of_the_worst_number_of_ranks(tmp_path):
-    collectives = fit_collectives(read_collectives(write(tmp_path / "t.csv", HEADER, noisy(rows(), 0.1))))
-    errors = [line.summary.p90_error for key, line in collectives.fits.items() if key.startswith("all_to_all/")]
-    assert collectives.table["all_to_all"].spread == max(errors)
+    fits = dict(fit_collectives(read_collectives(write(tmp_path / "t.csv", HEADER, noisy(rows(), 0.1)))))
+    errors = [line.summary.p90_error for key, line in fits.items() if key.startswith("all_to_all/")]
+    assert collective_costs(fits)["all_to_all"].spread == max(errors)
 
 
 def test_one_size_is_refused(tmp_path):
     path = write(tmp_path / "t.csv", HEADER, [row for row in rows() if row[2] in (256, 2**22)])
     with pytest.raises(InputError, match="1 configurations cannot determine 2 coefficients"):
-        fit_collectives(read_collectives(path))
+        dict(fit_collectives(read_collectives(path)))

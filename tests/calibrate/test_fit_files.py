@@ -16,7 +16,7 @@ from planner.calibrate.fit_files import (
     write_fit,
 )
 from planner.calibrate.framework_facts import FRAMEWORKS
-from planner.calibrate.framework_fit import fit_frameworks
+from planner.calibrate.framework_fit import linearised_fit
 from planner.calibrate.timed_cases import machines_of_cases, timed_cases
 from planner.errors import InputError
 from planner.specs.framework.software import Software
@@ -31,7 +31,7 @@ DATE = "2026-01-02"
 @pytest.fixture(scope="module")
 def made():
     cases = measured(grid("one"), truth(passes=1.4))
-    found = fit_frameworks(cases, machines_of_cases(cases))
+    found = linearised_fit(cases, machines_of_cases(cases)).fitted_to()
     off = np.zeros(len(cases))
     return PublishedFit(cases, found, off, off, off, {"nemo": 0.1, GENERIC: 0.2})
 

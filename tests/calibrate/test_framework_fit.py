@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from planner.calibrate.coefficients import CoefficientName
-from planner.calibrate.framework_fit import GENERIC, fit_frameworks, predicted_seconds
+from planner.calibrate.framework_fit import GENERIC, linearised_fit, predicted_seconds
 from planner.calibrate.timed_cases import machines_of_cases
 from tests.calibrate.made_cases import grid, measured, truth
 
@@ -25,7 +25,7 @@ def exact():
 
 @pytest.fixture(scope="module")
 def found(exact):
-    return fit_frameworks(exact, machines_of_cases(exact))
+    return linearised_fit(exact, machines_of_cases(exact)).fitted_to()
 
 
 def test_what_made_the_steps_is_found(found, exact):
@@ -43,7 +43,7 @@ def test_what_no_row_tells_is_no_coefficient_and_what_they_hardly_tell_stays_as_
 
 def test_rows_that_are_off_pull_no_harder_than_others(exact, found):
     spoilt = [replace(c, seconds=c.seconds * 5) if n % 10 == 0 else c for n, c in enumerate(exact)]
-    again = fit_frameworks(spoilt, machines_of_cases(spoilt))
+    again = linearised_fit(spoilt, machines_of_cases(spoilt)).fitted_to()
     assert np.median(errors(exact, again.values)) < 0.1  # of a tenth of the records, five times too slow
 
 
@@ -51,19 +51,19 @@ def test_a_source_that_is_off_does_not_outvote_two_that_agree(exact):
     others = measured(grid("two"), truth(**KNOWN))
     wrong = [replace(c, seconds=c.seconds * 1.8) for c in measured(grid("wrong"), truth(**KNOWN))]
     cases = [*exact, *others, *wrong]
-    values = fit_frameworks(cases, machines_of_cases(cases)).values
+    values = linearised_fit(cases, machines_of_cases(cases)).fitted_to().values
     assert np.median(errors([*exact, *others], values)) < 0.08
 
 
 def test_the_order_of_rows_changes_nothing(exact, found):
     order = np.random.default_rng(1).permutation(len(exact))
     mixed = [exact[n] for n in order]
-    again = fit_frameworks(mixed, machines_of_cases(mixed))
+    again = linearised_fit(mixed, machines_of_cases(mixed)).fitted_to()
     assert again.values == pytest.approx(found.values, rel=1e-3)
 
 
 def test_the_same_rows_give_the_same_values(exact, found):
-    assert fit_frameworks(exact, machines_of_cases(exact)) == found
+    assert linearised_fit(exact, machines_of_cases(exact)).fitted_to() == found
 
 
 def test_an_unknown_framework_is_the_generic_one(exact, found):

@@ -4,8 +4,7 @@ from itertools import product
 
 import pytest
 
-from planner.calibrate.grouped_gemm_fit import fit_grouped, read_grouped
-from planner.errors import InputError
+from planner.calibrate.kernel_fits import fit_grouped, read_grouped
 from planner.specs.hardware.device_rates import GemmCurve
 from tests.calibrate.generated_tables import PEAK, gemm_ms, write
 
@@ -23,27 +22,20 @@ CURVE = GemmCurve(share=0.8, m0=64.0, k0=100.0)
 KNOWN = {"share": 0.8, "m0": 64.0, "n0": 0.0, "k0": 100.0, "launch_us": 0.0}
 
 
-def rows(share, skewed=1.2):
+def rows(share):
     made = []
     for tokens, hidden, inter, experts in product((4096, 16384), (2048, 4096), (1024, 2048), (8, 32)):
         each = tokens * 4 / experts
         ms = experts * (gemm_ms(each, 2 * inter, hidden, KNOWN) + gemm_ms(each, hidden, inter, KNOWN)) / share
         made += [(tokens, hidden, inter, 4, experts, 1, 1, "balanced", ms)]
-        made += [(tokens, hidden, inter, 4, experts, 1, 1, "skewed", ms * skewed)]
+        made += [(tokens, hidden, inter, 4, experts, 1, 1, "skewed", ms * 1.2)]
         made += [(tokens, hidden, inter, 4, experts, 1, 4, "balanced", ms * 50)]  # one of four devices: which?
     return made
 
 
 @pytest.mark.parametrize("share", [0.4, 0.9])
-def test_the_share_and_the_imbalance_come_back(tmp_path, share):
+def test_the_share_comes_back(tmp_path, share):
     path = write(tmp_path / "t.csv", (*HEADER, "latency"), rows(share))
     grouped = fit_grouped(read_grouped(path), CURVE, PEAK)
-    assert grouped.share == pytest.approx(share, rel=1e-3)
-    assert grouped.imbalance == {"skewed": pytest.approx(1.2)}
-    assert grouped.fit.summary.p90_error < 1e-4
-
-
-def test_a_distribution_needs_its_balanced_kernel(tmp_path):
-    alone = (4096, 2048, 4096, 8, 8, 1, 1, "other", 1.0)
-    with pytest.raises(InputError, match="other"):
-        fit_grouped(read_grouped(write(tmp_path / "t.csv", (*HEADER, "latency"), [*rows(0.5), alone])), CURVE, PEAK)
+    assert grouped.values["share"] == pytest.approx(share, rel=1e-3)
+    assert grouped.summary.p90_error < 1e-4

@@ -5,7 +5,7 @@ import pytest
 
 from planner.calibrate import published_fit
 from planner.calibrate.coefficients import GENERIC
-from planner.calibrate.framework_fit import fit_frameworks, linearised_fit, measured_logs, predicted_seconds
+from planner.calibrate.framework_fit import linearised_fit, measured_logs, predicted_seconds
 from planner.calibrate.published_fit import SHARE, half_width, held_out_errors, interval_spreads
 from planner.calibrate.timed_cases import machines_of_cases
 from tests.calibrate.made_cases import grid, measured, truth
@@ -39,7 +39,7 @@ def test_a_framework_of_one_source_is_the_generic_one_without_it(cases, out):
 
 def test_one_step_from_the_fit_to_all_is_the_fit_to_the_others(cases, out):
     others = [case for case in cases if case.origin.source != "two"]
-    fitted = fit_frameworks(others, machines_of_cases(others)).values
+    fitted = linearised_fit(others, machines_of_cases(others)).fitted_to().values
     inside = [case for case in cases if case.origin.source == "two"]
     again = np.log(predicted_seconds(inside, machines_of_cases(inside), fitted)) - measured_logs(inside)
     two = np.array([case.origin.source == "two" for case in cases])

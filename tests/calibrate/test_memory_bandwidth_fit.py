@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from planner.calibrate.gemm_fit import fit_memory_bandwidth, read_gemm
+from planner.calibrate.kernel_fits import fit_memory_bandwidth, read_gemm
 from tests.calibrate.generated_tables import write
 
 
@@ -14,6 +14,6 @@ def test_share_and_launch_come_back(tmp_path):
         rows.append((m, n, k, (2 * (m * n + n * k + m * k) / (0.75 * 2e12) + 5e-6) * 1e3))
     rows += [(4096, 8192, 8192, 50.0)]  # computes: tells nothing of memory
     memory = fit_memory_bandwidth(read_gemm(write(tmp_path / "t.csv", ("m", "n", "k", "latency"), rows)), 2000)
-    assert memory.share == pytest.approx(0.75, rel=1e-3)
-    assert memory.launch_us == pytest.approx(5, rel=1e-2)
-    assert memory.fit.summary.outside_error is None
+    assert memory.values["share"] == pytest.approx(0.75, rel=1e-3)
+    assert memory.values["launch_us"] == pytest.approx(5, rel=1e-2)
+    assert memory.summary.outside_error is None

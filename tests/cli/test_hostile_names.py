@@ -180,7 +180,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
         f"report {shlex.quote(NAME)}",
     ),
     "ledger": (
-        "ledger records --rows --svg records.svg",
+        "ledger records --rows",
         "ledger --rows",
         f"ledger records --source {shlex.quote(NAME)}",
     ),

@@ -49,9 +49,6 @@ def test_the_timeline_is_written_with_names_as_they_are(tmp_path):
         ["--bandwidth", "-1"],
         ["--bandwidth", "nan"],
         ["--set", "tp=2"],
-        ["--remove", "streams"],
-        ["--remove", "7:8"],
-        ["--fuse", "kernels"],
     ],
 )
 def test_what_cannot_be_asked_is_refused(tmp_path, options):
@@ -64,7 +61,6 @@ def test_what_cannot_be_asked_is_refused(tmp_path, options):
 def test_nothing_to_change_is_refused(tmp_path):
     path = Recorder().op("aten::mm", 0, 100).write(tmp_path)
     assert isinstance(call(path, "--bandwidth", "2x").exception, InputError)
-    assert isinstance(call(path, "--fuse", "launches").exception, InputError)
 
 
 @pytest.mark.parametrize("name", ["x[/bold]y", "[red]alert", "a\x1b[31mb", "a\u202eb"])

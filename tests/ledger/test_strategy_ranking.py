@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.ledger.strategy_ranking import best_pick_loss, order_spread, spearman
+from planner.ledger.strategy_ranking import best_pick_loss, spearman
 from tests.ledger.made_predictions import account, case, prediction
 
 some = st.floats(0.01, 100)
@@ -69,23 +69,3 @@ def test_rows_of_unlike_batches_rank_by_what_a_token_costs():
     cases = [replace(one, setup=replace(one.setup, batch=16 * (at + 1))) for at, one in enumerate(cases)]
     found = account(cases, [], [prediction()] * 4).overall
     assert found.spearman_median == pytest.approx(1)
-
-
-def records_of(name, measured, predicted):
-    cases = [case(2 + at, group=name, seconds=seconds, micro_batch=at + 1) for at, seconds in enumerate(measured)]
-    return account(cases, [], [prediction(seconds) for seconds in predicted]).records
-
-
-@given(st.floats(0.1, 10))
-def test_a_common_factor_leaves_the_order_certain(factor):
-    measured = [1.0, 2.0, 3.0]
-    assert order_spread(records_of("g", measured, [factor * each for each in measured])) == pytest.approx(0, abs=1e-9)
-
-
-def test_the_spread_of_an_order_by_hand_counts_each_group_once():
-    """Ten pairs of five configurations, exact, and one pair of two that are e apart: half of all."""
-    exact = records_of("many", [1.0, 2.0, 3.0, 4.0, 5.0], [1.0, 2.0, 3.0, 4.0, 5.0])
-    off = records_of("two", [1.0, 1.0], [1.0, 2.718281828])
-    assert order_spread([*exact, *off], 0.49) == pytest.approx(0, abs=1e-9)
-    assert order_spread([*exact, *off], 0.51) == pytest.approx(1)
-    assert order_spread([]) == 0

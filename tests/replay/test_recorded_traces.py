@@ -6,8 +6,6 @@ import sys
 import pytest
 
 from planner.replay import DEPENDENCY_KINDS, build_graph, find_critical_path, read_kineto_trace, replay_graphs
-from planner.replay.whatif import parse_changes
-from planner.replay.whatif.graph_change import WhatIfOptions
 from planner.workflows.replaying import replay_traces
 
 # Found on each: calls that wait, waits between streams, thread wake-ups, operations with a launch, all operations.
@@ -114,14 +112,9 @@ def test_public_inference_is_replayed(public, name):
 @pytest.mark.parametrize("name", [*FOUND, *INFERENCE, "param_dlrm_v100_ws8_rank0"])
 @pytest.mark.every(2)
 def test_public_traces_without_a_kind_are_no_longer(public, name):
-    """And with launches fused their end comes no later."""
     graph = build_graph(read_kineto_trace(public(name)))
     whole = replay_graphs([graph])
     for kind in DEPENDENCY_KINDS:
         made = replay_graphs([graph], [kind])
         assert made.step_seconds <= whole.step_seconds * (1 + 1e-9), kind
         assert made.times.ends.max() <= whole.times.ends.max() * (1 + 1e-9), kind
-    fused = replay_graphs(
-        parse_changes(WhatIfOptions(fuse=("launches",))).of_graphs[0].apply([graph]).graphs, in_order=True
-    )
-    assert fused.times.ends.max() <= whole.times.ends.max() * (1 + 1e-9)

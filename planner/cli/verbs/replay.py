@@ -27,13 +27,6 @@ def replay(
         list[str] | None,
         typer.Option("--set", help="What if the model or its layout changed: layers=2x, hidden=2x, dp=4, pp=2:8."),
     ] = None,
-    remove: Annotated[
-        list[str] | None,
-        typer.Option(help="What if a kind of dependency were gone, or those between two streams: 7:84."),
-    ] = None,
-    fuse: Annotated[
-        list[str] | None, typer.Option(help="What if kernels were launched as one CUDA graph: `launches`.")
-    ] = None,
     against: Annotated[
         Path | None, typer.Option(help="An earlier recording, or a folder of one: which kernels changed, came, went.")
     ] = None,
@@ -64,10 +57,9 @@ def replay(
     from planner.replay.whatif import WhatIfOptions
     from planner.workflows import replaying
 
-    options = [tuple(each or ()) for each in (scale, settings, remove, fuse)]
     replaying.require_not_overwriting(trace, traces)
     with progress.progress_bar("reading", "traces") as on_progress:
-        changes = WhatIfOptions(options[0], bandwidth, *options[1:])
+        changes = WhatIfOptions(tuple(scale or ()), bandwidth, tuple(settings or ()))
         answer = replaying.replay_traces(traces, without or (), changes, on_progress)
         compared = replaying.compare_with(answer, against, on_progress) if against else None
     if trace:

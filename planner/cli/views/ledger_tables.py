@@ -1,7 +1,6 @@
 """Predictions compared with published measurements, as tables."""
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from statistics import median
 
 from rich.console import RenderableType
@@ -10,13 +9,13 @@ from rich.text import Text
 from planner.cli.views.plain_table import table
 from planner.ledger import AccuracyFigures, AccuracyReport, PredictedRecord
 from planner.published import RecordOrigin
-from planner.report import share_text, signed_share, skip_reasons, time_errors
+from planner.report import RANKING_HEADS, ranking_rows, share_text, signed_share, skip_reasons, time_errors
 from planner.units import byte_size, duration, percent, plural
 
 ALL = "all"
 
 
-def ledger_tables(ledger: AccuracyReport, with_rows: bool, svg: Path | None) -> Iterator[RenderableType]:
+def ledger_tables(ledger: AccuracyReport, with_rows: bool) -> Iterator[RenderableType]:
     """Errors of time, order and memory by source, and why records were skipped."""
     if with_rows:
         yield from record_tables(ledger)
@@ -33,15 +32,13 @@ def ledger_tables(ledger: AccuracyReport, with_rows: bool, svg: Path | None) -> 
         after = share_text(median(ledger.after_one_run.values()))
         sources = plural(len(ledger.after_one_run), "source")
         yield Text(f"after one run of a source, of its others, median over {sources}: {after}")
-    for table_of in (ranking_table, memory_table):
-        yield from table_of(by_source)
+    yield from ranking_table(ledger)
+    yield from memory_table(by_source)
     yield from skipped_table(ledger)
     yield from doubtful_records(ledger)
     if ledger.other_files:
         names = ", ".join(sorted({one.origin.file for one in ledger.other_files}))
         yield Text(f"\nfiles without such records: {names}", style="dim")
-    if svg:
-        yield Text(f"\npicture written to {svg}", style="dim")
 
 
 def time_table(by_source: Mapping[str, AccuracyFigures]) -> Iterator[RenderableType]:
@@ -61,25 +58,11 @@ def time_table(by_source: Mapping[str, AccuracyFigures]) -> Iterator[RenderableT
         yield Text(f"mean over sources of the left-out medians: {share_text(mean)}", style="bold")
 
 
-def ranking_table(by_source: Mapping[str, AccuracyFigures]) -> Iterator[RenderableType]:
-    rows = table(
-        "source",
-        ">groups",
-        ">Spearman",
-        ">loss of predicted best",
-        ">loss ≤ 5 %",
-        title="\nranking of strategies, in groups of at least four",
-    )
-    ranked = [(name, f) for name, f in by_source.items() if f.ranked_groups]
-    for name, f in ranked:
-        rows.add_row(
-            name,
-            str(f.ranked_groups),
-            "" if f.spearman_median is None else f"{f.spearman_median:.2f}",
-            share_text(f.best_pick_loss),
-            share_text(f.best_pick_close),
-            style=style(name),
-        )
+def ranking_table(ledger: AccuracyReport) -> Iterator[RenderableType]:
+    rows = table(*RANKING_HEADS, title="\nranking of strategies, in groups of at least four")
+    ranked = ranking_rows(ledger)
+    for cells in ranked:
+        rows.add_row(*cells, style=style(cells[0]))
     if ranked:
         yield rows
 

@@ -12,9 +12,10 @@ from planner.cli.render import console
 from planner.cli.views.plain_table import table
 from planner.errors import InputError
 from planner.ledger import ComparedRun, RunDrift, RunEntry, UnreadLine
-from planner.report import RUN_HEADS, run_cells
-from planner.units import byte_size, duration, percent
+from planner.report import LAST_RUN_HEADS, RUN_HEADS, last_run_cells, run_cells
 from planner.workflows import evidence
+
+VERDICTS = {"drifted": "bold yellow", "missed": "yellow", "as predicted": "green"}
 
 
 def drift_tables(
@@ -35,31 +36,13 @@ def drift_tables(
 
 
 def drift_table(drifted: Sequence[RunDrift]) -> RenderableType:
-    rows = table(
-        "plan, machine", ">runs", ">predicted", ">measured", ">ratio", ">before", ">peak", "", title="last runs"
-    )
+    rows = table("plan, machine", *LAST_RUN_HEADS, "", title="last runs")
     for column in rows.columns[1:]:
         column.no_wrap = True
     for one in drifted:
-        last = one.last_run
-        rows.add_row(
-            Text.assemble((one.plan, "bold"), (f"\n{one.machine}", "dim")),
-            str(len(one.runs)),
-            f"{duration(last.predicted_seconds)} ± {percent(last.spread)}",
-            duration(last.measured_seconds),
-            f"{last.ratio:.2f}",
-            "" if one.earlier_ratio is None else f"{one.earlier_ratio:.2f}",
-            "" if last.measured_peak_bytes is None else byte_size(last.measured_peak_bytes),
-            drift_verdict(one),
-        )
+        name = Text.assemble((one.plan, "bold"), (f"\n{one.machine}", "dim"))
+        rows.add_row(name, *last_run_cells(one), Text(one.verdict, style=VERDICTS[one.verdict]))
     return rows
-
-
-def drift_verdict(one: RunDrift) -> Text:
-    """Drifted: further from the earlier runs than the interval is wide; missed: outside the predicted interval."""
-    if one.drifted:
-        return Text("drifted", style="bold yellow")
-    return Text("missed", style="yellow") if one.missed else Text("as predicted", style="green")
 
 
 def runs_table(one: RunDrift) -> RenderableType:

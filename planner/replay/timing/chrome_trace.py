@@ -4,8 +4,8 @@ Names come from recorded traces and are escaped as JSON; times are microseconds 
 """
 
 import gzip
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, islice, pairwise
+from collections.abc import Iterator, Sequence
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +19,6 @@ from planner.replay.timing.timed_replay import Replay
 from planner.units import US
 
 Record = dict[str, Any]
-
-
-RECORDS_PER_BATCH = 10_000  # records in memory at a time
 
 
 def write_chrome_trace(path: Path, replay: Replay, links: Sequence[PathLink] = ()) -> None:
@@ -42,17 +39,9 @@ def chrome_trace_bytes(replay: Replay, links: Sequence[PathLink]) -> Iterator[by
     ranks = (record for g in range(len(replay.graphs)) for record in rank_records(replay, g))
     records = chain(ranks, path_arrows(replay, links))
     yield b'{"displayTimeUnit": "ms", "otherData": {"planner": "measured and replayed"}, "traceEvents": [\n'
-    before = b""
-    for batch in record_batches(records):
-        yield before + b",\n".join(map(msgspec.json.encode, batch))
-        before = b",\n"
+    for number, record in enumerate(records):
+        yield b",\n" * (number > 0) + msgspec.json.encode(record)
     yield b"\n]}\n"
-
-
-def record_batches(records: Iterable[Record]) -> Iterator[list[Record]]:
-    remaining = iter(records)
-    while batch := [*islice(remaining, RECORDS_PER_BATCH)]:
-        yield batch
 
 
 def rank_records(replay: Replay, g: int) -> Iterator[Record]:

@@ -5,9 +5,9 @@ A host segment is in the queue of its thread from the beginning. An operation jo
 segment that launches it ends. A synchronising call is two segments: the first puts a marker into the queues of its
 streams, the second waits for the markers; so what it waits for is determined while the clock runs.
 
-Where streams keep their measured order (`in_order`, or where a kind of dependency is left out), operations are in the
-queue of their stream from the beginning, and a call waits for the operation that it waited for as measured. The order
-is then independent of durations, so nothing comes later because something else is faster.
+Where a kind of dependency is left out, streams keep their measured order (`in_order`): operations are in the queue of
+their stream from the beginning, and a call waits for the operation that it waited for as measured. The order is then
+independent of durations, so nothing comes later because something else is faster.
 """
 
 from collections.abc import Collection, Sequence
@@ -44,15 +44,11 @@ def build_activities(
     without: Collection[DependencyKind] = (),
     collectives: Sequence[CollectiveOps] = (),
     offsets: Sequence[float] = (),
-    *,
-    in_order: bool = False,
 ) -> GraphActivities:
     """Activities of all graphs; `without`: kinds of dependencies to leave out; `offsets`: when each capture begins, in
-    seconds; `in_order`: streams keep their measured order.
+    seconds.
     """
-    wiring = GraphActivityBuilder(graphs, frozenset(without), collectives, offsets or [0.0] * len(graphs))
-    wiring.in_order = in_order or bool(without)
-    return wiring.build()
+    return GraphActivityBuilder(graphs, frozenset(without), collectives, offsets or [0.0] * len(graphs)).build()
 
 
 class GraphActivityBuilder:
@@ -66,7 +62,7 @@ class GraphActivityBuilder:
         offsets: Sequence[float],
     ) -> None:
         self.graphs, self.without, self.collectives, self.offsets = graphs, without, meetings, offsets
-        self.in_order = False
+        self.in_order = bool(without)
         self.builder = ActivityBuilder()
         self.collective_of_op = {op: i for i, collective in enumerate(meetings) for op in collective.ops}
         self.first_segments: list[int] = []

@@ -190,19 +190,17 @@ def replay_graphs(
     graphs: Sequence[ExecutionGraph],
     without: Collection[DependencyKind] = (),
     *,
-    in_order: bool = False,
     changes: Sequence[str] = (),
     matched: MatchedRanks | None = None,
 ) -> Replay:
     """Replay all ranks on one event clock.
 
-    `without`: kinds of dependencies to leave out; `in_order`: streams keep their measured order; `changes`: options
-    that changed the graphs, for errors; `matched`: collectives of these graphs where they are known. Raises InputError
-    when activities wait for each other in a cycle.
+    `without`: kinds of dependencies to leave out; `changes`: options that changed the graphs, for errors; `matched`:
+    collectives of these graphs where they are known. Raises InputError when activities wait for each other in a cycle.
     """
     matched = matched or match_ranks(graphs)
     collectives = [each.collective for each in matched.collectives]
-    converted = build_activities(graphs, without, collectives, matched.begins, in_order=in_order)
+    converted = build_activities(graphs, without, collectives, matched.begins)
     times, ended = run_activities(converted.activities)
     if not ended.all():
         raise circular_wait_error(without, changes)

@@ -11,7 +11,6 @@ from planner.replay.timing.timed_replay import Replay, replay_graphs
 from planner.replay.whatif.graph_change import ChangedGraphs, GraphChange, WhatIfOptions, parse_assignment
 from planner.replay.whatif.more_layers import change_layers
 from planner.replay.whatif.pipeline_stages import predict_pipeline
-from planner.replay.whatif.removed_dependencies import fuse_launches, remove_dependency
 from planner.replay.whatif.scaled_work import (
     change_bandwidth,
     change_batch_size,
@@ -68,8 +67,6 @@ def parse_changes(asked: WhatIfOptions) -> WhatIfChanges:
     changes += [GraphChange(f"--scale {text}", scale_work(text)) for text in asked.scale]
     if asked.bandwidth is not None:
         changes.append(GraphChange(f"--bandwidth {asked.bandwidth}", change_bandwidth(asked.bandwidth)))
-    changes += [GraphChange(f"--remove {text}", remove_dependency(text)) for text in asked.remove]
-    changes += [GraphChange(f"--fuse {text}", fuse_launches(text)) for text in asked.fuse]
     return WhatIfChanges(changes, pipelines)
 
 
@@ -100,18 +97,13 @@ def predict_changes(
     before: Replay, changes: WhatIfChanges, without: Collection[DependencyKind] = ()
 ) -> WhatIfPrediction:
     """Predict the step after changes. Raises InputError when a trace lacks what a change is about."""
-    graphs, left_out, assumed = list(before.graphs), set(without), list[tuple[str, str]]()
-    in_order = False
+    graphs, assumed = list(before.graphs), list[tuple[str, str]]()
     for change in changes.of_graphs:
         changed = change.apply(graphs)
         assumption = changed.assumed + missing_ranks_note(graphs, changed.graphs)
         graphs = changed.graphs
-        left_out |= set(changed.without)
-        in_order = in_order or changed.in_order
         assumed.append((change.option, assumption))
-    after = replay_graphs(
-        graphs, sorted(left_out), in_order=in_order, changes=[change.option for change in changes.of_graphs]
-    )
+    after = replay_graphs(graphs, without, changes=[change.option for change in changes.of_graphs])
     seconds = after.step_seconds
     for option, pipeline in changes.of_replay:
         seconds, what = pipeline(after)

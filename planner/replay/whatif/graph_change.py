@@ -1,5 +1,5 @@
-"""What-ifs as they are typed (`gemm=0.5`, `2x`, `layers=2x`, `inter-stream`), and as changes of execution graphs: other
-durations of operations and host segments, or fewer dependencies.
+"""What-ifs as they are typed (`gemm=0.5`, `2x`, `layers=2x`), and as changes of execution graphs: other durations of
+operations and host segments.
 """
 
 import re
@@ -11,7 +11,7 @@ import numpy as np
 
 from planner.errors import InputError
 from planner.replay.dependencies.execution_graph import ExecutionGraph, with_op_timings
-from planner.replay.dependencies.host_segments import DependencyKind, HostSegment
+from planner.replay.dependencies.host_segments import HostSegment
 
 FACTOR = re.compile(r"(\d+(?:\.\d*)?|\.\d+)x?")
 MIN_FACTOR, MAX_FACTOR = 1e-3, 1e3
@@ -23,8 +23,6 @@ class WhatIfOptions(NamedTuple):
     scale: tuple[str, ...] = ()
     bandwidth: str | None = None
     settings: tuple[str, ...] = ()
-    remove: tuple[str, ...] = ()
-    fuse: tuple[str, ...] = ()
 
 
 def parse_factor(text: str, where: str) -> float:
@@ -50,8 +48,6 @@ class ChangedGraphs(NamedTuple):
 
     graphs: list[ExecutionGraph]
     assumed: str
-    without: tuple[DependencyKind, ...] = ()  # kinds of dependencies to leave out
-    in_order: bool = False  # streams keep their measured order
 
 
 class GraphChange(NamedTuple):
