@@ -46,6 +46,11 @@ def signed(seconds: float, least: float = 1e-9) -> str:
     return f"{'+' if seconds > 0 else '−'}{duration(abs(seconds))}"
 
 
+def four_digits(value: float) -> float:
+    """A number of four significant digits, as files have it: more than was measured."""
+    return float(f"{float(value):.4g}")
+
+
 def byte_size(count_bytes: float) -> str:
     """A number of bytes as text: `1.5 GiB`, `20.0 MiB`."""
     for unit, name in ((GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):

@@ -5,7 +5,7 @@ published step times give the coefficients of frameworks and the sustained rates
 """
 
 from planner.calibrate.after_one_run import median_after_one_run
-from planner.calibrate.coefficients import GENERIC, CoefficientName, four_digits, prior_of
+from planner.calibrate.coefficients import GENERIC, CoefficientName, prior_of
 from planner.calibrate.device_rates_fit import CalibratedDevice, calibrate_tables
 from planner.calibrate.fit_files import PublishedFit, sustained_rates, write_fit
 from planner.calibrate.framework_fit import FittedCoefficients
@@ -26,7 +26,6 @@ __all__ = [
     "calibrate_traces",
     "calibrated_to_run",
     "errors_by_source",
-    "four_digits",
     "known_runs",
     "median_after_one_run",
     "prior_of",

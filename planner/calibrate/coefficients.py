@@ -42,6 +42,7 @@ SAME_CHIP = {
     "gb300": ("b300", 1.0),
 }
 GENERIC = "generic"  # the framework that all are fitted as at first
+UPDATE_IN_TURN = [name for name, each in FRAMEWORKS.items() if each.timing.shard_ms > 0.0]  # each rank its part
 NOT_SHARED = ("shard_ms",)  # coefficients that do not carry over to other frameworks
 RELATIVE = ("attention", "cast", "shard_ms")  # to what is known of the framework, its kernel and its recipe
 # One value for all frameworks: no source determines its own.
@@ -62,21 +63,6 @@ SUSTAINED_PRECISIONS = ("bf16", "fp8")
 CoefficientValues = Mapping[CoefficientName, Any]  # numbers, or arrays that broadcast with a setup's
 
 
-def four_digits(value: float) -> float:
-    """A number of four significant digits, as files have them."""
-    return float(f"{float(value):.4g}")
-
-
-def always(case: PublishedCase) -> bool:
-    """Whether a case tells of a coefficient that every step depends on."""
-    return True
-
-
-def updates_in_turn(software: str) -> bool:
-    """Whether a framework broadcasts what each rank updated in turn."""
-    return software in FRAMEWORKS and FRAMEWORKS[software].timing.shard_ms > 0.0
-
-
 def has_experts(case: PublishedCase) -> bool:
     return case.module.routed_experts is not None
 
@@ -94,7 +80,7 @@ TOLD_BY: Mapping[str, Callable[[PublishedCase], bool]] = {
     "pp_exposed": lambda case: case.setup.pp > 1,
     "overlapped": lambda case: bool(case.setup.overlap),
     "dp_window": lambda case: case.setup.data_ranks > 1,
-    "shard_ms": lambda case: case.setup.zero > 0 and updates_in_turn(case.software),
+    "shard_ms": lambda case: case.setup.zero > 0 and case.software in UPDATE_IN_TURN,
 }
 
 
@@ -108,7 +94,7 @@ def coefficients_of_cases(cases: Iterable[PublishedCase]) -> list[CoefficientNam
 
 def coefficients_of_case(case: PublishedCase) -> list[CoefficientName]:
     """The coefficients that the seconds of a case depend on."""
-    own = [name for name in FRAMEWORK_PRIORS if TOLD_BY.get(name, always)(case)]
+    own = [name for name in FRAMEWORK_PRIORS if TOLD_BY.get(name, lambda case: True)(case)]
     named = [CoefficientName(GENERIC if name in COMMON else case.software, name) for name in own]
     named = [each for each in named if each.owner != GENERIC or each.name not in NOT_SHARED]
     return [*named, sustained_rate_of(case)]

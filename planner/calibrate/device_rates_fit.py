@@ -20,6 +20,7 @@ from planner.calibrate.kernel_fits import (
     read_grouped,
 )
 from planner.calibrate.kernel_tables import read_cells
+from planner.callbacks import OnProgress
 from planner.errors import InputError
 from planner.specs.base import with_fields
 from planner.specs.hardware.device_rates import DeviceRates, GemmCurve
@@ -35,7 +36,6 @@ TABLE_COLUMNS = {  # required columns of each kind of table, in the order in whi
 }
 USUAL_HEAD_SIZE = "128"  # head size whose curve stands for every other size
 LEAST_SPREAD = 0.05
-OnTableFit = Callable[[int, int, str], None]  # number done, total (0: unknown), name of the fit
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class CalibratedDevice:
     unused: tuple[str, ...]  # files that hold no known kind of table
 
 
-def calibrate_tables(folder: Path, base: Profile, date: str, on_table: OnTableFit) -> CalibratedDevice:
+def calibrate_tables(folder: Path, base: Profile, date: str, on_table: OnProgress) -> CalibratedDevice:
     """The profile `base` with rates fitted to every table of the folder.
 
     Raises InputError where there is no table of matrix products, one cannot be read, or scipy is not installed.

@@ -18,7 +18,6 @@ from planner.calibrate.coefficients import (
     SUSTAINED_PRECISIONS,
     CoefficientName,
     CoefficientValues,
-    four_digits,
     with_coefficients,
 )
 from planner.calibrate.framework_facts import FRAMEWORKS
@@ -37,6 +36,7 @@ from planner.specs.hardware.device_rates import FitQuality
 from planner.specs.hardware.profile import Profile, Provenance
 from planner.specs.parameters import parameter_counts
 from planner.specs.shipped_runs import MeasuredRuns
+from planner.units import four_digits
 
 KIND = "least squares on published steps"
 

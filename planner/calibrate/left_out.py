@@ -11,12 +11,13 @@ from functools import lru_cache
 from typing import ClassVar
 
 from planner import files
-from planner.calibrate.coefficients import GENERIC, CoefficientName, CoefficientValues, four_digits, sustained_rate_of
+from planner.calibrate.coefficients import GENERIC, CoefficientName, CoefficientValues, sustained_rate_of
 from planner.calibrate.framework_fit import predicted_seconds
 from planner.calibrate.timed_cases import machines_of_cases
 from planner.published import CasePrediction, PublishedCase
 from planner.specs.base import Positive, Spec
 from planner.specs.library import shipped_folder
+from planner.units import four_digits
 
 FILE = "left_out.yaml"
 

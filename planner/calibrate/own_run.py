@@ -7,7 +7,6 @@ from math import log, sqrt
 from pathlib import Path
 
 from planner import files
-from planner.calibrate.coefficients import four_digits
 from planner.errors import InputError
 from planner.plan.plan_file import Plan
 from planner.scoring import described_run, score, throughput
@@ -16,7 +15,7 @@ from planner.specs.base import with_fields
 from planner.specs.framework.own_runs import STEP, UNEXPLAINED, OwnRun, Shifts, after_runs, shifted_timing
 from planner.specs.framework.software import Software
 from planner.specs.framework.timing_coefficients import WIDTHS, plain_numbers
-from planner.units import duration
+from planner.units import duration, four_digits
 
 LOG = logging.getLogger(__name__)
 CPU = "cpu"  # whose peak is a guess where nothing is measured

@@ -6,7 +6,7 @@ as wide as four fifths of its held-out records need. Only coefficients are held 
 constants were chosen with every source in view; and each fit is one step from the fit to all sources.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -18,15 +18,14 @@ from planner.calibrate.fit_files import PublishedFit
 from planner.calibrate.framework_fit import LinearisedFit, linearised_fit, measured_logs, predicted_seconds
 from planner.calibrate.linear_residuals import Logs
 from planner.calibrate.timed_cases import machines_of_cases, timed_cases
+from planner.callbacks import OnProgress, silent
 from planner.errors import InputError
 from planner.published import PublishedCase, read_published
 
 SHARE = 0.8  # of held-out records within the interval
 FEW_RECORDS = 10  # records: with fewer, a framework's interval is no narrower than the generic one's
-OnSource = Callable[[int, int, str], None]  # number done, total, name of the source
 LEAST_RECORDS = 10  # least records to fit
 EACH_SOURCE = "each"
-OnWork = Callable[[int, int, str], None]  # number done, total, what is being done
 
 
 class HeldOutErrors(NamedTuple):
@@ -42,7 +41,7 @@ class HeldOutErrors(NamedTuple):
 def held_out_errors(
     fit: LinearisedFit,
     sources: Sequence[str] | None = None,
-    on_source: OnSource = lambda done, of, source: None,
+    on_source: OnProgress = silent,
 ) -> HeldOutErrors:
     """Every source of `sources` (None: all) predicted by a fit to the others."""
     cases, of_case = fit.cases, np.array([case.origin.source for case in fit.cases])
@@ -101,7 +100,7 @@ class SourceErrors:
     generic_error: float | None  # held out, with the generic framework's coefficients
 
 
-def calibrate_published(folder: Path, leave_out: Sequence[str], on_work: OnWork) -> PublishedFit:
+def calibrate_published(folder: Path, leave_out: Sequence[str], on_work: OnProgress) -> PublishedFit:
     """Fit the records of a folder; `leave_out`: sources to hold out in turn, or `each`. Raises InputError."""
     on_work(0, 1, "reading records")
     cases = timed_cases(read_published(folder)[0])

@@ -9,7 +9,7 @@ from planner.ledger.compared_run import (
     memory_uses,
     peak_memory_use,
 )
-from planner.ledger.predicted_records import PredictedRecord, Predictor
+from planner.ledger.predicted_records import PredictedRecord
 from planner.ledger.run_ledger import (
     RunDrift,
     RunEntry,
@@ -34,7 +34,6 @@ __all__ = [
     "MeasuredTask",
     "PeakMemoryUse",
     "PredictedRecord",
-    "Predictor",
     "RunDrift",
     "RunEntry",
     "SlowRank",

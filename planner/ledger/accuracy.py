@@ -3,10 +3,9 @@
 As JSON a report is one object, whose keys are a stable interface; errors are fractions.
 """
 
-import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any
@@ -165,8 +164,6 @@ def share_true(held: Iterable[bool]) -> float | None:
 
 def accuracy_of_folder(directory: Path, sources: Sequence[str], predict: Predictor) -> AccuracyReport:
     """Accuracy over every record in `directory`, or of these sources only. Raises InputError."""
-    if not os.path.isdir(directory):
-        raise InputError("not a folder", where=str(directory), fix="give a folder of CSV files")
     cases, not_cases = read_published(directory)
     files = tuple(one for one in not_cases if one.origin.line <= HEADER_LINE)
     skipped = [one for one in not_cases if one.origin.line > HEADER_LINE]
@@ -212,7 +209,9 @@ def figures_object(figures: AccuracyFigures) -> dict[str, Any]:
 
 def record_objects(account: AccuracyReport) -> list[dict[str, Any]]:
     """An object for each record, in the order of the files."""
-    objects = [*map(predicted_object, account.records), *map(skipped_object, account.skipped)]
+    objects = [*map(predicted_object, account.records)]
+    for one in account.skipped:
+        objects.append({**origin_object(one.origin), "skipped": one.reason, "detail": one.detail})
     return sorted(objects, key=lambda record: (record["file"], record["line"], record["source"], record["row"]))
 
 
@@ -235,15 +234,5 @@ def predicted_object(record: PredictedRecord) -> dict[str, Any]:
     }
 
 
-def skipped_object(skipped: SkippedRecord) -> dict[str, Any]:
-    return {**origin_object(skipped.origin), "skipped": skipped.reason, "detail": skipped.detail}
-
-
 def origin_object(origin: RecordOrigin) -> dict[str, Any]:
-    return {
-        "source": origin.source,
-        "row": origin.record_id,
-        "group": origin.group_id,
-        "file": origin.file,
-        "line": origin.line,
-    }
+    return dict(zip(("source", "row", "group", "file", "line"), astuple(origin), strict=True))

@@ -1,4 +1,4 @@
-"""Published records with their predictions, or the reason why the two cannot be compared."""
+"""Published records with their predictions, or the reason why there is none."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -9,11 +9,6 @@ from planner.published import CasePrediction, PublishedCase, SkippedRecord
 
 Predictor = Callable[[Sequence[PublishedCase]], list[CasePrediction]]
 
-# Reasons to skip a record at the comparison; the reader of the files has others.
-NO_PREDICTION = "no prediction"
-PREDICTOR_FAILED = "the predictor failed"
-IMPOSSIBLE_FIGURES = "impossible figures"
-NOTHING_MEASURED = "nothing measured"
 OOM_THRESHOLD = 0.5  # out-of-memory probability above which a record is predicted to run out of memory
 
 
@@ -92,53 +87,20 @@ def predict_records(
     costs only itself and its exception is reported.
     """
     try:
-        return pair_predictions(cases, predict(cases))
+        return [*map(PredictedRecord, cases, predict(cases))], []
     except Exception:
-        parts = [predict_single(case, predict) for case in cases]
-    return [record for predicted, _ in parts for record in predicted], [one for _, skipped in parts for one in skipped]
+        each = [predict_single(case, predict) for case in cases]
+    return (
+        [one for one in each if isinstance(one, PredictedRecord)],
+        [one for one in each if isinstance(one, SkippedRecord)],
+    )
 
 
-def predict_single(case: PublishedCase, predict: Predictor) -> tuple[list[PredictedRecord], list[SkippedRecord]]:
+def predict_single(case: PublishedCase, predict: Predictor) -> PredictedRecord | SkippedRecord:
     try:
-        return pair_predictions([case], predict([case]))
+        (prediction,) = predict([case])
+        return PredictedRecord(case, prediction)
     except PlannerError as error:
-        return [], [SkippedRecord(case.origin, NO_PREDICTION, error.message)]
+        return SkippedRecord(case.origin, "no prediction", error.message)
     except Exception as error:
-        return [], [SkippedRecord(case.origin, PREDICTOR_FAILED, f"{type(error).__name__}: {error}")]
-
-
-def pair_predictions(
-    cases: Sequence[PublishedCase], predictions: Sequence[CasePrediction]
-) -> tuple[list[PredictedRecord], list[SkippedRecord]]:
-    """Cases paired with their predictions, and those that cannot be compared. Raises ValueError for unequal numbers."""
-    records, skipped = [], []
-    for case, prediction in zip(cases, predictions, strict=True):
-        reason = comparison_flaw(case, prediction)
-        if reason:
-            skipped.append(SkippedRecord(case.origin, *reason))
-        else:
-            records.append(PredictedRecord(case, prediction))
-    return records, skipped
-
-
-def comparison_flaw(case: PublishedCase, prediction: CasePrediction) -> tuple[str, str] | None:
-    """Reason and detail why a case and its prediction cannot be compared; None where they can."""
-    measured = {"seconds": case.seconds, "memory_bytes": case.memory_bytes}
-    if not case.oom and all(value is None for value in measured.values()):
-        return NOTHING_MEASURED, ""
-    facts = {"ranks": case.setup.ranks, "batch": case.setup.batch, "seq": case.setup.seq}
-    for name, value in {**measured, **facts}.items():
-        if value is not None and not is_positive(value):
-            return IMPOSSIBLE_FIGURES, f"{name} is {value}"
-    for name, value in measured.items():
-        if value is not None and not is_positive(getattr(prediction, name)):
-            return NO_PREDICTION, f"predicted {name} is {getattr(prediction, name)}"
-    if not 0 <= prediction.oom_probability <= 1:
-        return NO_PREDICTION, f"oom_probability is {prediction.oom_probability}"
-    if not 0 <= prediction.spread < math.inf:
-        return NO_PREDICTION, f"spread is {prediction.spread}"
-    return None
-
-
-def is_positive(value: float) -> bool:
-    return math.isfinite(value) and value > 0
+        return SkippedRecord(case.origin, "the predictor failed", f"{type(error).__name__}: {error}")

@@ -126,7 +126,7 @@ def explain_difference(simulated: Timeline, measured: Timeline, tasks: Sequence[
     expected = {event.id: event for event in simulated.events}
     pieces, ended = [], 0.0
     expected_end = 0.0  # simulated end of the last task on the path that the simulation has
-    for event in measured_path(measured, tasks):
+    for event in reversed([*CriticalPathWalk(measured, tasks).events_backward()]):
         twin = expected.pop(simulated.representative_task(event.id), None)
         pieces.append(
             PathTask(
@@ -166,13 +166,8 @@ def path_seconds(event: TaskEvent, before: float) -> PathSeconds:
 # ------------------------------------------------------------------------------------------------------------ the path
 
 
-def measured_path(measured: Timeline, tasks: Sequence[Task]) -> tuple[TaskEvent, ...]:
-    """The measured critical path, first event to last, derived from times since runs record no causes."""
-    return tuple(reversed([*CriticalPathWalk(measured, tasks).events_backward()]))
-
-
 class CriticalPathWalk:
-    """Backward walk along the critical path of a measured timeline."""
+    """Backward walk along the critical path of a measured timeline, by times, as runs record no causes."""
 
     def __init__(self, measured: Timeline, tasks: Sequence[Task]) -> None:
         self.by_id = {task.id: task for task in tasks}

@@ -49,17 +49,13 @@ class ProfiledModule:
     measurements: tuple[Measurement, ...]
 
 
-def no_progress(_done: int, _of: int, _what: str, _seconds_left: float) -> None:
-    """Ignores progress."""
-
-
 def profile(
     model_name: str,
     model: Model,
     base: Profile,
     options: ProfileOptions,
     target: Path,
-    on_progress: OnProgress = no_progress,
+    on_progress: OnProgress = lambda done, of, what, seconds_left: None,
 ) -> Profile:
     """Measures the modules of `model` that can run, and the collectives; writes the result to `target`, over what that
     file has already, or else over `base`. Raises InputError.

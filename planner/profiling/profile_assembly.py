@@ -28,7 +28,7 @@ from planner.specs.hardware.profile import (
     PassFit,
 )
 from planner.specs.layers import Module
-from planner.units import GB, KIB, MS, US
+from planner.units import GB, KIB, MS, US, four_digits
 
 INTERVAL = 80  # percent of the samples within the spread
 MEDIAN, LOWER_QUARTILE = 50, 25  # other load on a machine only ever delays messages
@@ -58,7 +58,7 @@ def module_costs(samples: Sequence[MeasuredSample], spec: Module, measured_at: s
         frozen=with_squared_share(fit_passes(frozen, STACK_LAYERS, layer_bytes)[0], share) if frozen else None,
         ends=ends,
         fsdp={how: fsdp_units(samples, how) for how in ENDS_OF},
-        update_ns_per_parameter=rounded(update_s * 1e9),
+        update_ns_per_parameter=four_digits(update_s * 1e9),
         measured_at=measured_at,
     )
 
@@ -68,7 +68,7 @@ def with_squared_share(costs: PassCosts, share: float) -> PassCosts:
     if share == 1.0 or costs.forward is None or costs.backward is None:
         return costs
     fits = (costs.forward, costs.backward)
-    forward, backward = (with_fields(fit, ms_per_token2=rounded(fit.ms_per_token2 * share)) for fit in fits)
+    forward, backward = (with_fields(fit, ms_per_token2=four_digits(fit.ms_per_token2 * share)) for fit in fits)
     return with_fields(costs, forward=forward, backward=backward)
 
 
@@ -87,7 +87,7 @@ def fsdp_overhead(unsharded: Sequence[MeasuredSample], under_fsdp: Sequence[Meas
         np.array([np.subtract(sample.values, plain[sample.sizes, sample.round]) for sample in under_fsdp]) / of
     )
     forward, backward = np.maximum(0.0, np.median(differences, axis=0)) / MS
-    return FsdpUnit(forward_ms=rounded(forward), backward_ms=rounded(backward))
+    return FsdpUnit(forward_ms=four_digits(forward), backward_ms=four_digits(backward))
 
 
 def in_chunks(samples: Sequence[MeasuredSample], spec: Module) -> Sequence[MeasuredSample]:
@@ -121,9 +121,9 @@ def fitted_passes(
     result = PassCosts(
         forward=fits[0],
         backward=fits[1],
-        activation_kib_per_token=rounded(kept / KIB),
-        working_kib_per_token=rounded(working / KIB),
-        holdout_error=rounded(max(known)) if known else None,
+        activation_kib_per_token=four_digits(kept / KIB),
+        working_kib_per_token=four_digits(working / KIB),
+        holdout_error=four_digits(max(known)) if known else None,
     )
     return result, np.concatenate(errors)
 
@@ -135,8 +135,8 @@ def size_columns(sizes: Sequence[tuple[int, ...]], quadratic: bool) -> Array:
 
 
 def fit_of(fit: SizeFit, quadratic: bool) -> PassFit:
-    squared, linear, fixed = (rounded(each / MS) for each in (*(() if quadratic else (0.0,)), *fit.coefficients))
-    return PassFit(ms_per_token2=squared, ms_per_token=linear, ms=fixed, launch_ms=rounded(fit.launches / MS))
+    squared, linear, fixed = (four_digits(each / MS) for each in (*(() if quadratic else (0.0,)), *fit.coefficients))
+    return PassFit(ms_per_token2=squared, ms_per_token=linear, ms=fixed, launch_ms=four_digits(fit.launches / MS))
 
 
 def collective_tables(samples: Sequence[MeasuredSample]) -> dict[str, CollectiveCosts]:
@@ -162,7 +162,7 @@ def fit_point(ranks: int, samples: Sequence[MeasuredSample], percentile: float) 
     errors = SizeFit(coefficients).errors(every, np.array([sample.values[0] for sample in samples]))
     latency_s, seconds_per_byte = coefficients
     point = CollectivePoint(
-        ranks=ranks, gb_per_s=rounded(1 / (seconds_per_byte * GB)), latency_us=rounded(latency_s / US)
+        ranks=ranks, gb_per_s=four_digits(1 / (seconds_per_byte * GB)), latency_us=four_digits(latency_s / US)
     )
     return point, errors
 
@@ -181,12 +181,7 @@ def of_kind(samples: Iterable[MeasuredSample], kind: MeasurementKind) -> list[Me
 
 def spread(errors: Array) -> float:
     """Half-width of the 80 % interval over the value."""
-    return rounded(float(np.percentile(errors, INTERVAL)))
-
-
-def rounded(value: float) -> float:
-    """Rounds to four digits, which are more than was measured and keep files short."""
-    return float(f"{value:.4g}")
+    return four_digits(float(np.percentile(errors, INTERVAL)))
 
 
 def squared_share(spec: Module, depth: int) -> float:

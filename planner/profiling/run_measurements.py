@@ -36,7 +36,7 @@ class SampleJournal:
         self.path, self.environment = path, environment
         self.samples: dict[MeasurementKey, MeasuredSample] = {}
         self.stale = False
-        for line in _lines(path):
+        for line in files.read_text(path).splitlines() if path.exists() else ():
             sample = parse(line, environment)
             if sample is None:
                 self.stale = True
@@ -79,10 +79,6 @@ def parse(line: str, environment: str) -> MeasuredSample | None:
         return MeasuredSample(sizes=sizes, values=values, **fields)
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
-
-
-def _lines(path: Path) -> list[str]:
-    return files.read_text(path).splitlines() if path.exists() else []
 
 
 @dataclass(slots=True)

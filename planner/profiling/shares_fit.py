@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.specs.hardware.profile import DeviceShares, TimedPair
-from planner.units import MS
+from planner.units import MS, four_digits
 
 Array = NDArray[np.float64]
 MOST_KAPPA = 16.0
@@ -83,12 +83,14 @@ def fit_shares(
     return DeviceShares(
         source="fitted",
         device=device,
-        kappa=rounded(model.kappa),
-        gamma=rounded(gamma),
+        kappa=four_digits(model.kappa),
+        gamma=four_digits(gamma),
         launch_threads=launch_threads,
-        memory_shares={name: rounded(share) for name, share in model.memory_shares.items() if name not in streaming},
+        memory_shares={
+            name: four_digits(share) for name, share in model.memory_shares.items() if name not in streaming
+        },
         pairs=tuple(timed_pair(model, pair) for pair in pairs),
-        holdout_error=rounded(max(errors)) if errors else None,
+        holdout_error=four_digits(max(errors)) if errors else None,
     )
 
 
@@ -154,11 +156,6 @@ def timed_pair(model: SharesModel, pair: SharedPairTime) -> TimedPair:
     return TimedPair(
         modules=(first.text, second.text),
         shares=pair.shares,
-        alone_ms=(rounded(model.whole[first] / MS), rounded(model.whole[second] / MS)),
-        ms=(rounded(pair.seconds[0] / MS), rounded(pair.seconds[1] / MS)),
+        alone_ms=(four_digits(model.whole[first] / MS), four_digits(model.whole[second] / MS)),
+        ms=(four_digits(pair.seconds[0] / MS), four_digits(pair.seconds[1] / MS)),
     )
-
-
-def rounded(value: float) -> float:
-    """Rounds to four digits, which are more than was measured."""
-    return float(f"{value:.4g}")

@@ -13,6 +13,7 @@ from planner.published.record_files import PublishedRecord, UnusableRecord
 ROUNDING = 0.02  # relative rounding of printed figures, from which a whole number follows
 NODES_PATTERN = re.compile(r"\b(\d{1,5})\s*[x×]?\s*(?:nodes?|servers?|machines?|hosts?)\b", re.IGNORECASE)
 DEGREES = ("tp", "cp", "pp")
+PLACING_COLUMNS = ("system", "other_settings", "notes")  # which may say on how many nodes a record ran
 # Tokens of a sequence in pretraining, where a record of a model says none: the models' papers.
 USUAL_LENGTHS: tuple[tuple[str, int], ...] = (
     (r"llama [34]\b|\bk 2\b", 8192),  # arXiv 2407.21783, section 3.4.1: 8K until its last stages
@@ -47,7 +48,7 @@ def implied_ranks(record: PublishedRecord) -> int | None:
     every, one = record.positive("tokens_per_s_total"), record.positive("tokens_per_s_per_gpu")
     if every and one:
         return whole(every / one)
-    nodes = next(filter(None, map(NODES_PATTERN.search, placing_texts(record))), None)
+    nodes = next(filter(None, map(NODES_PATTERN.search, map(record.text, PLACING_COLUMNS))), None)
     if nodes:
         try:
             return int(nodes[1]) * (record.count("gpus_per_node") or min(8, node_ranks(record, device_name(record))))
@@ -59,11 +60,6 @@ def implied_ranks(record: PublishedRecord) -> int | None:
     for name in DEGREES:
         dp *= record.degree(name) or 1
     return dp
-
-
-def placing_texts(record: PublishedRecord) -> list[str]:
-    """Texts that may say on how many nodes a record ran."""
-    return [record.text(name) for name in ("system", "other_settings", "notes")]
 
 
 def step_tokens(record: PublishedRecord) -> float | None:

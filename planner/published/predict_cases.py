@@ -18,7 +18,6 @@ from planner.published.shipped_profiles import device_profile, framework_softwar
 from planner.scoring import require_possible
 from planner.specs.base import with_fields
 from planner.specs.framework.software import Software
-from planner.specs.hardware.profile import Profile
 from planner.specs.shapes import step_flops
 from planner.units import GIB
 
@@ -48,25 +47,22 @@ def predict_case(case: PublishedCase, step: float, apart: float) -> CasePredicti
     setup, accounted = case.setup, software.accounting
     fullest = fullest_footprint(case, setup, accounted)
     smallest = least_memory_setup(case, setup)
-    least = fullest if smallest is setup else fullest_footprint(case, smallest, accounted)
-    chance = oom_chance(least.total, case.device_bytes or profile.device.memory_gib * GIB, accounted.spread)
+    needed = fullest if smallest is setup else fullest_footprint(case, smallest, accounted)
+    chance = oom_chance(needed.total, case.device_bytes or profile.device.memory_gib * GIB, accounted.spread)
     place = f"{case.origin.file}:{case.origin.line}"
-    require_possible({"the step's FLOPs at the devices' peak, in seconds,": peak_seconds(case, profile)}, place, step)
+    flops = step_flops(case.module, (round(float(setup.seq)),)) * float(setup.batch)  # of its encoders none
+    least = flops / (peak_flops(profile.device, setup.dtype) * case.ranks)
+    require_possible({"the step's FLOPs at the devices' peak, in seconds,": least}, place, step)
     require_possible({"chance of running out of memory": float(chance)}, place, whole=1.0)
+    memory = float(reported_bytes(case, software, fullest))
+    require_possible({"memory": memory}, place)
     return CasePrediction(
         seconds=step,
         spread=hypot(step_spread(software.spread, profile.rates, case.setup.dtype), unstated_spread(case), apart),
-        memory_bytes=float(reported_bytes(case, software, fullest)),
+        memory_bytes=memory,
         oom_probability=float(chance),
         source=least_trusted([profile.rates.source if profile.rates else "analytic", "fitted"]),
     )
-
-
-def peak_seconds(case: PublishedCase, profile: Profile) -> float:
-    """Seconds of the FLOPs of a step, encoders aside, at the peak of its devices."""
-    setup = case.setup
-    flops = step_flops(case.module, (round(float(setup.seq)),)) * float(setup.batch)
-    return flops / (peak_flops(profile.device, setup.dtype) * case.ranks)
 
 
 def least_memory_setup(case: PublishedCase, setup: LayoutColumns) -> LayoutColumns:

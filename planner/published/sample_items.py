@@ -66,14 +66,9 @@ def stated_samples(record: PublishedRecord) -> StatedSamples:
     text = settings_text(record)
     outputs, per_sample = stated_outputs(text)
     sound = next((float(found[1] or found[2]) for found in SOUND.finditer(text)), None)
-    images = 1.0 if per_sample else stated_images(text)
-    return StatedSamples(images, stated_size(text), outputs, sound)
-
-
-def stated_images(text: str) -> float | None:
-    """Images of a sample."""
     counts = (float(found[1]) for words in COUNTS for found in words.finditer(text))
-    return next(counts, 1.0 if SINGLE_IMAGE.search(text) else None)
+    images = 1.0 if per_sample else next(counts, 1.0 if SINGLE_IMAGE.search(text) else None)
+    return StatedSamples(images, stated_size(text), outputs, sound)
 
 
 def stated_size(text: str) -> ImageSize | None:

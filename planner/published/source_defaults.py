@@ -69,18 +69,13 @@ class FilledRecord:
     software: str  # empty: from the record's framework column
 
 
-@lru_cache(maxsize=4096)
-def whole_cell(words: str) -> re.Pattern[str]:
-    """The pattern of a rule, ignoring case."""
-    return re.compile(words, re.IGNORECASE)
-
-
 def fill_defaults(record: PublishedRecord, known: SourceDefaults) -> FilledRecord:
     """The record with the rules applied. Raises UnusableRecord where a rule says to skip it."""
     names: list[str] = []
     software = known.software
     for rule in known.fills:
-        if not all(whole_cell(words).fullmatch(record.text(name)) for name, words in rule.where.items()):
+        where = ((words, record.text(name)) for name, words in rule.where.items())
+        if not all(re.fullmatch(words, cell, re.IGNORECASE) for words, cell in where):
             continue
         if rule.skip:
             raise UnusableRecord("mistaken in the source", rule.because)

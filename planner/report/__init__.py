@@ -3,7 +3,7 @@
 from planner.report.ledger_page import (
     RANKING_HEADS,
     ledger_page,
-    ranking_rows,
+    ranking_cells,
     share_text,
     signed_share,
     skip_reasons,
@@ -30,7 +30,7 @@ __all__ = [
     "ledger_page",
     "plan_page",
     "pool_page",
-    "ranking_rows",
+    "ranking_cells",
     "recorded_step",
     "replay_page",
     "run_cells",

@@ -102,13 +102,13 @@ def time_errors(f: AccuracyFigures) -> tuple[str, ...]:
 
 def ranking_section(account: AccuracyReport) -> Markup | None:
     """Whether predictions rank strategies as measurements do."""
-    rows = ranking_rows(account)
+    rows = ranking_cells(account)
     lead = "In groups of at least four strategies measured on one job."
     table_of = table(RANKING_HEADS, rows, "Ranking")
     return section("orders", "Ranking of strategies", table_of, lead=lead) if rows else None
 
 
-def ranking_rows(account: AccuracyReport) -> list[tuple[str, ...]]:
+def ranking_cells(account: AccuracyReport) -> list[tuple[str, ...]]:
     """How predictions rank strategies, by source and of all, as `RANKING_HEADS` names it."""
     return [
         (

@@ -7,7 +7,6 @@ from typing import Any
 from planner.pools import (
     HEADS,
     Judged,
-    Point,
     PoolAnswer,
     bill_text,
     downtime_text,
@@ -86,16 +85,15 @@ def picture(points: Sequence[Judged]) -> Markup:
 def mark(judged: Judged, x: float, y: float) -> Iterator[Markup]:
     """A point with its name: filled where it is of the front."""
     filled = {"fill": "currentColor"} if judged.by is None else {"fill": "none", "stroke": "currentColor"}
-    title, name = tag("title", point_title(judged.point)), judged.point.offer.offered.name
+    point = judged.point
+    title, name = (
+        tag("title", f"{bill_text(point)}, {percent(point.tariff.downtime.share)} downtime"),
+        point.offer.offered.name,
+    )
     yield tag("circle", title, cx=f"{x:.1f}", cy=f"{y:.1f}", r=4, **filled)
     ends = x > RIGHT * WIDTH
     aside, anchor = (-7.0, "end") if ends else (7.0, "start")
     yield tag("text", name, x=f"{x + aside:.1f}", y=f"{y - 5:.1f}", text_anchor=anchor, **LETTERS)
-
-
-def point_title(point: Point) -> str:
-    """What pointing at a mark shows."""
-    return f"{bill_text(point)}, {percent(point.tariff.downtime.share)} downtime"
 
 
 def axes(days: Axis, usd: Axis) -> Iterator[Markup]:

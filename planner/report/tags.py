@@ -80,7 +80,8 @@ def table(columns: Iterable[str], rows: Iterable[Iterable[Content]], caption: st
     """Columns that begin with `>` are numbers; the first column names its row."""
     heads = [*columns]
     kinds = ["num" if head.startswith(">") else None for head in heads]
-    head = tag("tr", [column_head(h.removeprefix(">"), k) for h, k in zip(heads, kinds, strict=True)])
+    named = [(head.removeprefix(">"), kind) for head, kind in zip(heads, kinds, strict=True)]
+    head = tag("tr", [tag("th", text, scope="col", class_=kind) if text else tag("td") for text, kind in named])
     body = [
         tag(
             "tr",
@@ -116,11 +117,6 @@ def lane_name(text: str, y: float) -> Markup:
 def scrolled(label: str, content: Markup) -> Markup:
     """Content that scrolls where it is wider than the page."""
     return tag("div", content, class_="scroll", tabindex="0", role="region", aria_label=label)
-
-
-def column_head(text: str, kind: str | None) -> Markup:
-    """A column without a name has a cell in place of a head, which must not be empty."""
-    return tag("th", text, scope="col", class_=kind) if text else tag("td")
 
 
 def details(summary: str, *content: Content, **attributes: str) -> Markup:

@@ -13,8 +13,7 @@ from planner import files
 from planner.callbacks import OnProgress, silent
 from planner.errors import InputError
 from planner.extras import require_scipy
-from planner.ledger import ComparedRun, RunDrift, RunEntry, UnreadLine, append_entry, default_path, read_entries
-from planner.ledger import drift_by_plan as drifts
+from planner.ledger import ComparedRun, RunEntry, append_entry, default_path, read_entries
 from planner.plan.plan_file import Plan
 from planner.specs import library
 from planner.specs.base import with_fields
@@ -26,9 +25,8 @@ from planner.specs.parallelism import Dtype
 from planner.units import GIB
 
 if TYPE_CHECKING:
-    from planner.calibrate import CalibratedDevice, CalibratedRun
-    from planner.calibrate import PublishedFit as CalibrationFit
-    from planner.ledger import AccuracyReport, Predictor
+    from planner.calibrate import CalibratedDevice, CalibratedRun, PublishedFit
+    from planner.ledger import AccuracyReport
 
 RANKS_ON_CPU = 4  # the size of the shipped cluster cpu-4
 USUAL_BATCH = 16  # items of a dataset that are packed together
@@ -64,23 +62,13 @@ def plan_digest(plan: Plan) -> str:
     return hashlib.sha256(files.dump(plan).encode()).hexdigest()[:16]
 
 
-def ledger_drift(path: Path | None = None) -> tuple[list[RunDrift], list[UnreadLine]]:
-    """Prediction errors of runs in the user's own ledger, or in `path`, by plan and machine; and unreadable lines."""
-    entries, unread = read_entries(path or default_path())
-    return drifts(entries), unread
-
-
-def published_account(
-    directory: Path, sources: Sequence[str] = (), predict: "Predictor | None" = None
-) -> "AccuracyReport":
+def published_account(directory: Path, sources: Sequence[str] = ()) -> "AccuracyReport":
     """Published records of a folder, or of `sources` only, with their predictions. Raises InputError."""
     from planner.calibrate import with_left_out_seconds
     from planner.ledger import accuracy_of_folder
     from planner.published import predict_cases
 
-    return accuracy_of_folder(
-        directory, sources, predict or (lambda cases: with_left_out_seconds(cases, predict_cases(cases)))
-    )
+    return accuracy_of_folder(directory, sources, lambda cases: with_left_out_seconds(cases, predict_cases(cases)))
 
 
 # -------------------------------------------------------------------------------------------------------- profile
@@ -202,7 +190,7 @@ def calibrate_traces(
 
 def calibrate_published(
     folder: Path, target: Path | None, leave_out: Sequence[str] = (), on_progress: OnProgress = silent
-) -> "tuple[CalibrationFit, list[Path]]":
+) -> "tuple[PublishedFit, list[Path]]":
     """Fit frameworks and device rates to published step times; write them below `target`. Raises InputError."""
     require_scipy()
     from planner.calibrate import calibrate_published as fit

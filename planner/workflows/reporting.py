@@ -7,7 +7,7 @@ from typing import Any
 
 from planner import files, pipeline
 from planner.errors import InputError
-from planner.ledger import accuracy_of_folder, drift_by_plan, measured_steps_of_plan, read_entries
+from planner.ledger import drift_by_plan, measured_steps_of_plan, read_entries
 from planner.plan.plan_file import Plan
 from planner.plan.tasks.expand import expand
 from planner.report import (
@@ -23,6 +23,7 @@ from planner.report import (
 )
 from planner.simulate import read_steps
 from planner.why import WhyPlan
+from planner.workflows import evidence
 from planner.workflows.replaying import replay_traces
 
 TRACE_HEAD = 1 << 16  # bytes at the start of a trace that distinguish planner's own from a recording
@@ -107,9 +108,7 @@ def page_of_folder(path: Path) -> Page:
     """Published records of a folder, predicted and measured; or a folder of recorded traces."""
     if not any(path.rglob("*.csv")) and any(path.rglob("*.json*")):
         return page_of_recording(path)
-    from planner.published import predict_cases
-
-    return ledger_page(accuracy_of_folder(path, (), predict_cases), path.name or str(path))
+    return ledger_page(evidence.published_account(path), path.name or str(path))
 
 
 def page_of_runs(path: Path) -> Page:

@@ -71,9 +71,9 @@ def test_a_source_that_there_is_not(rows, words):
     assert "a, b, c" in error.fix
 
 
-def test_what_is_no_folder(rows):
-    (rows / "file").write_text("")
-    for path in (rows / "file", rows / "nowhere"):
+def test_what_is_no_folder(tmp_path):
+    (tmp_path / "file").write_text("")
+    for path in (tmp_path / "file", tmp_path / "nowhere"):
         assert invoke(path).exception.exit_code == 2
 
 

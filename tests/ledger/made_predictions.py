@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from planner.costs.layout_columns import LayoutColumns
 from planner.ledger.accuracy import accuracy_report
-from planner.ledger.predicted_records import pair_predictions
+from planner.ledger.predicted_records import PredictedRecord
 from planner.published.published_case import (
     CasePrediction,
     PublishedCase,
@@ -55,5 +55,4 @@ def perfect(cases, factor=1.0):
 
 def account(cases, left, predictions):
     """The accuracy of these predictions, beside the records that were skipped before."""
-    records, incomparable = pair_predictions(cases, predictions)
-    return accuracy_report(records, [*left, *incomparable])
+    return accuracy_report(map(PredictedRecord, cases, predictions), left)

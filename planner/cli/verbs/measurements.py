@@ -231,7 +231,7 @@ def ledger(
     from planner.cli import render
     from planner.cli.views import ledger_tables, own_run_tables
     from planner.errors import InputError
-    from planner.ledger import accuracy_json, default_path
+    from planner.ledger import accuracy_json, default_path, drift_by_plan, read_entries
     from planner.workflows import evidence
 
     if directory is not None:
@@ -240,6 +240,7 @@ def ledger(
         return
     if source:
         raise InputError("this option is for published records", where="--source", fix="give their folder")
-    drifts, unread = evidence.ledger_drift()
+    entries, unread = read_entries(default_path())
+    drifts = drift_by_plan(entries)
     pictures = own_run_tables.drift_tables(drifts, unread, default_path(), rows)
     render.emit(json, own_run_tables.summary(drifts, unread, default_path(), rows), *pictures)

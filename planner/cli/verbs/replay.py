@@ -68,4 +68,4 @@ def replay(
         render.emit(True, {**views.summary(answer), "against": compared and views.comparison_answer(compared)})
     else:
         shown = views.comparison_lines(compared) if compared else ()
-        render.emit(False, {}, *shown, views.replay_view(answer, trace))
+        render.emit(False, {}, *shown, *views.replay_lines(answer, trace))

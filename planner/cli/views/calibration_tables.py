@@ -16,12 +16,11 @@ from planner.calibrate import (
     FittedCoefficients,
     PublishedFit,
     errors_by_source,
-    four_digits,
     prior_of,
     sustained_rates,
 )
 from planner.cli.views.plain_table import table
-from planner.units import duration, percent, plural
+from planner.units import duration, four_digits, percent, plural
 
 
 def kernel_tables(calibrated: CalibratedDevice, path: Path | None) -> Iterator[RenderableType]:

@@ -9,7 +9,7 @@ from rich.text import Text
 from planner.cli.views.plain_table import table
 from planner.ledger import AccuracyFigures, AccuracyReport, PredictedRecord
 from planner.published import RecordOrigin
-from planner.report import RANKING_HEADS, ranking_rows, share_text, signed_share, skip_reasons, time_errors
+from planner.report import RANKING_HEADS, ranking_cells, share_text, signed_share, skip_reasons, time_errors
 from planner.units import byte_size, duration, percent, plural
 
 ALL = "all"
@@ -60,7 +60,7 @@ def time_table(by_source: Mapping[str, AccuracyFigures]) -> Iterator[RenderableT
 
 def ranking_table(ledger: AccuracyReport) -> Iterator[RenderableType]:
     rows = table(*RANKING_HEADS, title="\nranking of strategies, in groups of at least four")
-    ranked = ranking_rows(ledger)
+    ranked = ranking_cells(ledger)
     for cells in ranked:
         rows.add_row(*cells, style=style(cells[0]))
     if ranked:

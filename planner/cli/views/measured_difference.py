@@ -31,7 +31,8 @@ def step_line(overlay: StepOverlay) -> Text:
     explained, run_step = overlay.explained, overlay.recorded.run_step
     which = "" if run_step is None else f"step {run_step} of the run"
     of = f"{which}, the median of {overlay.measured_count}" if overlay.measured_count > 1 else which
-    share = f", {signed_percent(explained)}" if explained.simulated else ""
+    part = explained.difference / explained.simulated if explained.simulated else 0.0
+    share = f", {'+' if part >= 0 else '−'}{percent(abs(part))}" if explained.simulated else ""
     return Text.assemble(
         f"\nstep {overlay.step}: ",
         (duration(explained.simulated), "bold"),
@@ -113,11 +114,6 @@ def remarks(overlay: StepOverlay) -> Iterator[Text]:
         listed = ", ".join(missing[:MISSING_SHOWN]) + (" …" if len(missing) > MISSING_SHOWN else "")
         of = len(overlay.tasks)
         yield Text(f"\n{len(missing)} of {of} tasks were not measured: {listed}", style="yellow")
-
-
-def signed_percent(explained: StepDifference) -> str:
-    share = explained.difference / explained.simulated
-    return f"{'+' if share >= 0 else '−'}{percent(abs(share))}"
 
 
 # ------------------------------------------------------------------------------------------------------------ programs

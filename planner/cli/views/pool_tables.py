@@ -17,7 +17,8 @@ from planner.scoring import interval_spread
 
 def pool_lines(answer: PoolAnswer, path: Path, page: Path | None = None) -> Iterator[RenderableType]:
     """The best choice with its chance, then the front, then what is not in it."""
-    low, high = (answer.chosen.bill.days * exp(side * spread_of(answer)) for side in (-1, 1))
+    spread = interval_spread(answer.chosen.plan, answer.chosen.plan.prediction.spread)
+    low, high = (answer.chosen.bill.days * exp(side * spread) for side in (-1, 1))
     first, *others = answer.solved.told
     yield Text(first, style="bold")
     yield Text(f"{low:,.1f} to {high:,.1f} days (80 % interval)")
@@ -29,11 +30,6 @@ def pool_lines(answer: PoolAnswer, path: Path, page: Path | None = None) -> Iter
     yield from map(Text, notes(answer.passed, answer.left_out))
     yield Text(f"\nwritten to {path}{f' and {page}' if page else ''}", style="dim")
     yield Text(f"next: planner show {path}", style="dim")
-
-
-def spread_of(answer: PoolAnswer) -> float:
-    """The half-width of the chosen plan's interval."""
-    return interval_spread(answer.chosen.plan, answer.chosen.plan.prediction.spread)
 
 
 def pool_answer(answer: PoolAnswer, path: Path) -> dict[str, Any]:

@@ -1,10 +1,9 @@
 """What `planner replay` prints, and its JSON answer."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from rich.console import Group as Stack
 from rich.console import RenderableType
 from rich.text import Text
 
@@ -12,7 +11,7 @@ from planner.cli.views.plain_table import table
 from planner.printable import one_line
 from planner.replay import PathLink
 from planner.replay.timing import ReplayComparison, Straggler, median_step_error, worst_step_error
-from planner.units import US, duration, percent
+from planner.units import US, duration, percent, signed
 from planner.workflows.replaying import ReplayAnswer
 
 HARDLY = 0.01  # share of the measured time below which others hardly wait for a rank
@@ -27,12 +26,14 @@ PART_NAMES = {
     "copies": "copies",
     "idle": "idle",
 }
+COPIED = ("host_seconds", "device_gap_seconds", "unseen_seconds", "operations_with_launch", "operations")
 LINKS = 10_000  # of the critical path in the JSON answer: the longest
 
 
 def summary(answer: ReplayAnswer) -> dict[str, Any]:
     """The JSON answer of `planner replay`."""
-    replayed = answer.replay
+    replayed, path = answer.replay, answer.critical_path
+    longest = sorted(sorted(range(len(path)), key=lambda i: (-path[i].seconds, i))[:LINKS])
     return {
         "verdict": answer.verdict._asdict(),
         "steps": [
@@ -53,9 +54,9 @@ def summary(answer: ReplayAnswer) -> dict[str, Any]:
         "worst_error": replayed.worst_error,
         "explained_median_error": median_step_error(answer.explained),
         "explained_worst_error": worst_step_error(answer.explained),
-        "copied": copied_answer(answer),
+        "copied": dict(zip(COPIED, replayed.copied, strict=True)),
         "breakdown": breakdown_answer(answer, 0),
-        "critical_path": [link_answer(link) for link in longest_links(answer.critical_path)],
+        "critical_path": [link_answer(path[i]) for i in longest],
         "critical_path_left_out": max(0, len(answer.critical_path) - LINKS),
         "operators": [operator._asdict() for operator in answer.operators],
         "ranks": rank_answers(answer),
@@ -73,24 +74,6 @@ def summary(answer: ReplayAnswer) -> dict[str, Any]:
 def straggler_answer(late: Straggler) -> dict[str, Any]:
     cause = late.cause and {**late.cause._asdict(), "text": late.cause.text}
     return {**late._asdict(), "cause": cause, "slower": dict(late.slower)}
-
-
-def copied_answer(answer: ReplayAnswer) -> dict[str, Any]:
-    """Time that is copied from the trace, as no inferred dependency accounts for it."""
-    copied = answer.replay.copied
-    return {
-        "host_seconds": copied.host,
-        "device_gap_seconds": copied.gaps,
-        "unseen_seconds": copied.unseen,
-        "operations_with_launch": copied.launched,
-        "operations": copied.operations,
-    }
-
-
-def longest_links(path: Sequence[PathLink]) -> list[PathLink]:
-    """The longest links of a very long path, in their order."""
-    kept = sorted(sorted(range(len(path)), key=lambda i: (-path[i].seconds, i))[:LINKS])
-    return [path[i] for i in kept]
 
 
 def breakdown_answer(answer: ReplayAnswer, graph: int) -> dict[str, Any]:
@@ -138,12 +121,8 @@ def whatif_answer(answer: ReplayAnswer) -> dict[str, Any] | None:
     }
 
 
-def replay_view(answer: ReplayAnswer, trace: Path | None) -> RenderableType:
-    """Steps, breakdown, critical path, stragglers and what-ifs, as `planner replay` prints them."""
-    return Stack(*replay_lines(answer, trace))
-
-
 def replay_lines(answer: ReplayAnswer, trace: Path | None) -> Iterator[RenderableType]:
+    """Steps, breakdown, critical path, stragglers and what-ifs, as `planner replay` prints them."""
     yield from verdict_lines(answer)
     if answer.stragglers:
         yield from (slowest_rank(answer), Text(), stragglers(answer), Text())
@@ -329,8 +308,3 @@ def comparison_lines(compared: ReplayComparison) -> Iterator[RenderableType]:
         before, after = sum(each.before for each in rest), sum(each.after for each in rest)
         kernels.add_row(f"{len(rest)} others", "", "", duration(before), duration(after), signed(after - before))
     yield from (kernels, Text())
-
-
-def signed(seconds: float) -> str:
-    """A difference with its sign."""
-    return f"{'−' if seconds < 0 else '+'}{duration(abs(seconds))}"

@@ -55,7 +55,9 @@ def run_lines(result: ComparedRun, trace: Path | None) -> Iterator[RenderableTyp
         yield features_line(result)
     if result.plannings:
         yield planning_line(result)
-    yield from parity_line(result)
+    if result.verified and result.tolerance:
+        line, same = parity_text(result.verified, result.tolerance)
+        yield Text(line, style="green" if same else "bold red")
     yield from trace_line(trace, len(result.timelines))
 
 
@@ -131,13 +133,6 @@ def price_source_note(result: ComparedRun) -> Iterator[RenderableType]:
         if "layouts" in result.plan.made.decided:
             note = f"predicted from rates of `{prices.profile}`, as every static layout: nothing was measured here"
         yield Text(note, style="dim")
-
-
-def parity_line(result: ComparedRun) -> Iterator[RenderableType]:
-    """Whether losses and gradients are those of one process."""
-    if result.verified and result.tolerance:
-        line, same = parity_text(result.verified, result.tolerance)
-        yield Text(line, style="green" if same else "bold red")
 
 
 def parity_text(errors: "ParityErrors", bound: "ParityTolerance") -> tuple[str, bool]:

@@ -78,7 +78,8 @@ def mix_lines(answer: MixComparison) -> Iterator[RenderableType]:
     yield layout_table(answer)
     if len(answer.points) > 1:
         yield Text("\nregret of the chosen layouts by mix")
-        yield from map(bar, answer.points, [longest_regret(answer.points)] * len(answer.points))
+        longest = max(point.regret or 0.0 for point in answer.points)
+        yield from (bar(point, longest) for point in answer.points)
     if answer.switches:
         restart = duration(answer.restart_seconds)
         yield Text(f"\nother layouts from a mix on, with a restart of {restart} (assumed: --restart-s)")
@@ -128,11 +129,6 @@ def layout_texts(candidate: MixCandidate, ranks: int) -> Iterator[str]:
     for name, fields in candidate.layouts.items():
         whole = with_fields(Layout(ranks=Ranks(range(ranks))), **decided_fields(fields))
         yield f"{name}: {layout_text(whole, ranks)}"
-
-
-def longest_regret(points: tuple[MixPoint, ...]) -> float:
-    """The greatest regret at any mix."""
-    return max((point.regret or 0.0 for point in points), default=0.0)
 
 
 def bar(point: MixPoint, longest: float) -> Text:

@@ -11,7 +11,7 @@ from planner.cli.views.plain_table import table
 from planner.cli.views.plan_tables import gib_text
 from planner.plan.pack_fill import pack_text
 from planner.specs.base import UNSET, Spec, with_fields
-from planner.units import GIB, duration, first_few, percent, plural
+from planner.units import GIB, duration, first_few, percent, plural, signed
 from planner.why import (
     Facts,
     GroupFacts,
@@ -313,10 +313,6 @@ def why_item_lines(answer: WhyItem) -> Iterator[RenderableType]:
     yield rows
     if any(choice.fits and choice.step_seconds is None and not choice.because for choice in answer.choices):
         yield Text(f"{NOT_SOLVED}: only the next smaller and the next larger degree that fit are tried", style="dim")
-
-
-def signed(seconds: float) -> str:
-    return f"{'+' if seconds >= 0 else '−'}{duration(abs(seconds))}"
 
 
 def load_text(load: GroupLoad) -> str:

@@ -111,9 +111,10 @@ class GraphActivityBuilder:
             first = i == 0 or graph.segments[i - 1].thread != segment.thread
             after: Sequence[int] = ()
             seconds = segment.seconds + (0.0 if leave_out_unseen else segment.unseen)
-            if waits_for_anything(segment):
-                after = [*self.segment_awaits(g, segment), *self.marker_range(marker, segment)]
-                marker += len(segment.awaited_streams)
+            if segment.synchronises or segment.awaited_segments:
+                own = range(marker, marker + len(segment.awaited_streams))
+                after = [*self.segment_awaits(g, segment), *(own if "synchronise" not in self.without else ())]
+                marker = own.stop
                 queuer = NO_ACTIVITY if first else self.first_segments[g] + i - 1
                 markers += [(stream, queuer, op) for stream, op in segment.awaited_streams]
             elif first:
@@ -127,10 +128,6 @@ class GraphActivityBuilder:
                 self.builder.add(0.0, after=[self.op_end(g, op)])
             else:
                 self.builder.add(0.0, streams[stream], queued_by=queuer)
-
-    def marker_range(self, first: int, segment: HostSegment) -> range:
-        """The markers that a segment waits for; `first`: the next that none has."""
-        return range(first, first + (0 if "synchronise" in self.without else len(segment.awaited_streams)))
 
     def segment_awaits(self, g: int, segment: HostSegment) -> list[int]:
         """Activities that a segment waits for."""
@@ -171,8 +168,3 @@ class GraphActivityBuilder:
             before = found[each.previous] if each.previous >= 0 else NO_ACTIVITY
             found.append(before if each.launch is None else self.first_segments[g] + each.launch.number)
         return found
-
-
-def waits_for_anything(segment: HostSegment) -> bool:
-    """Whether a segment waits for more than the previous one of its thread."""
-    return bool(segment.awaited_ops or segment.awaited_streams or segment.awaited_segments)

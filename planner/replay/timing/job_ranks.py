@@ -74,10 +74,6 @@ def mixed_rank_notes(traces: Sequence[RecordedTrace]) -> Iterator[str]:
     devices = sorted({trace.device for trace in traces if trace.device})
     if len(devices) > 1:
         yield f"the ranks are on different devices: {', '.join(devices)}"
-    if len(traces) > 1 and not all(map(has_communication, traces)):
+    communicates = [any(is_communication(kernel_class(op.name, op.kind)) for op in trace.ops) for trace in traces]
+    if len(traces) > 1 and not all(communicates):
         yield "some ranks have no communication: nothing joins them with the others"
-
-
-def has_communication(trace: RecordedTrace) -> bool:
-    """Whether a trace has communication operations."""
-    return any(is_communication(kernel_class(op.name, op.kind)) for op in trace.ops)

@@ -26,6 +26,7 @@ from planner.replay.recording.recorded_names import GARBAGE, is_communication, k
 from planner.replay.recording.recorded_trace import BETWEEN_OPERATORS
 from planner.replay.timing.host_time import HostTime
 from planner.replay.timing.matched_collectives import MatchedCollective, rank_of_graph
+from planner.replay.timing.step_breakdown import COPIES
 from planner.replay.timing.timed_replay import Replay, replay_graphs
 from planner.simulate import NO_ACTIVITY
 from planner.units import US
@@ -39,7 +40,6 @@ ONE_KIND = {"host": 0.6, "kernels": 0.95}  # share of an excess from which one k
 ALL_ALIKE = {"host": 0.5, "kernels": 0.9}  # share of the time that kinds have which are slower alike
 ALIKE = (0.5, 2.0)  # times the usual excess, between which kinds are slower alike
 NOTABLE = 0.03  # share of the time below which a kind says nothing of all
-COPIES = {"memcpy", "memset"}
 
 WorkKind = tuple[str, str]  # "host", "kernels" or "copies"; a span or a class
 KindSeconds = dict[WorkKind, float]

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from planner.replay.recording.recorded_names import is_communication
 
 TimeArray = NDArray[np.float64]
+COPIES = ("memcpy", "memset")  # classes of work
 
 
 class StepParts(NamedTuple):
@@ -32,7 +33,9 @@ def mean_breakdown(
 ) -> StepBreakdown:
     """Mean breakdown over some windows, given class, start and end of operations in seconds, (operations,) each."""
     names = sorted({*kinds.tolist()})
-    sorts = {name: "communication" if is_communication(name) else part_of_class(name) for name in names}
+    sorts = {
+        name: "communication" if is_communication(name) else "copies" if name in COPIES else "compute" for name in names
+    }
     parts = [parts_of_window(kinds, sorts, starts, ends, window) for window in windows]
     mean = StepParts(*(float(np.mean([getattr(p, name) for p in parts])) for name in StepParts._fields))
     seconds = {name: mean_seconds_inside(starts[kinds == name], ends[kinds == name], windows) for name in names}
@@ -40,11 +43,6 @@ def mean_breakdown(
         ((name, value) for name, value in seconds.items() if value > 0), key=lambda pair: (-pair[1], pair[0])
     )
     return StepBreakdown(mean, dict(ranked))
-
-
-def part_of_class(name: str) -> str:
-    """The part that a class of work without communication belongs to."""
-    return "copies" if name in ("memcpy", "memset") else "compute"
 
 
 def parts_of_window(

@@ -164,11 +164,6 @@ def operator_sequence(graph: ExecutionGraph, step: GraphStep) -> list[SequenceIt
     return [item for item in items if item.thread == int(np.argmax(counts))]
 
 
-def overlap_seconds(region: LayerRegion, begin: float, end: float) -> float:
-    """Seconds that a region and a time span have in common."""
-    return max(0.0, min(region.end, end) - max(region.begin, begin))
-
-
 def region_at(regions: Sequence[LayerRegion], time: float) -> LayerRegion | None:
     """The region that contains the end of a host segment; `regions`: those of its thread, in order of their start."""
     i = bisect_left(regions, time, key=lambda region: region.begin) - 1
@@ -217,7 +212,7 @@ def stretch_regions(graph: ExecutionGraph, regions: Sequence[Sequence[LayerRegio
     def seconds(segment: HostSegment) -> float:
         begin = segment.end - segment.seconds
         added = (
-            overlap_seconds(region, begin, segment.end) * (growth[region] - 1)
+            max(0.0, min(region.end, segment.end) - max(region.begin, begin)) * (growth[region] - 1)
             for region in by_thread.get(segment.thread, [])
         )
         return max(0.0, segment.seconds + sum(added))
