@@ -31,7 +31,7 @@ from planner.calibrate.coefficients import (
 from planner.calibrate.linear_residuals import LeastResiduals, LinearResiduals, LogPriors, Logs
 from planner.costs import MachineModel
 from planner.costs.step import static_step_seconds
-from planner.published import CaseGroup, PublishedCase, each_setup, group_cases, mean_over_setups, setup_shares
+from planner.published import CaseGroup, PublishedCase, each_setup, group_cases, log_seconds, setup_shares
 from planner.specs.framework.timing_coefficients import AT_MOST_ONE
 
 # Least standard deviations of a source's log step times, one after the other, and the most.
@@ -98,12 +98,12 @@ def predicted_seconds(
     cases: Sequence[PublishedCase], machines: Sequence[MachineModel], values: CoefficientValues
 ) -> Logs:
     """Predicted seconds (cases,); a framework without coefficients of its own takes the common ones."""
-    every, owners = each_setup(cases)
-    logs = np.zeros(len(every))
-    for group in group_cases(every):
-        machine = machine_with(machines[owners[group.indices[0]]], group.first, values)
-        logs[group.indices] = np.log(static_step_seconds(group.first.module, group.setup, machine).seconds)
-    return np.exp(mean_over_setups(logs, owners)[0])
+
+    def seconds_of(group: CaseGroup, owner: int) -> Logs:
+        machine = machine_with(machines[owner], group.first, values)
+        return np.asarray(static_step_seconds(group.first.module, group.setup, machine).seconds)
+
+    return np.exp(log_seconds(cases, seconds_of)[0])
 
 
 def machine_with(machine: MachineModel, case: PublishedCase, values: CoefficientValues) -> MachineModel:

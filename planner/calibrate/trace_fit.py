@@ -155,15 +155,12 @@ def share(value: float) -> float:
     return round(min(1.0, max(1e-4, value)), 4)
 
 
-def is_product_or_attention(each: ShapedOperator) -> bool:
-    return each.name in PRODUCTS or any(name in each.name for name in ATTENTION)
-
-
 def fit_rest(operators: Sequence[ShapedOperator], device: Device, where: str) -> tuple[RestOfStep, FittedCurve]:
     """Bandwidth of the half of all other operators that moves most, and a launch, of the half that moves least. Raises
     InputError where all move as much, or none anything.
     """
-    others = [each for each in operators if not is_product_or_attention(each) and each.seconds > 0]
+    products = [each.name in PRODUCTS or any(name in each.name for name in ATTENTION) for each in operators]
+    others = [each for each, is_product in zip(operators, products, strict=True) if not is_product and each.seconds > 0]
     quickest = FREE * device.memory_gb_per_s * GB
     working = [each for each in others if each.moved and each.moved / each.seconds < quickest]
     overhead = sum(each.seconds for each in others) - sum(each.seconds for each in working)

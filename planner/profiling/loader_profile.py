@@ -162,12 +162,14 @@ def stage_times(measured: MeasuredLoader, seconds: float) -> tuple[list[LoaderSt
     items = len(packed)
     found = {**times, "pack": packed}
     every = [sum(each) for each in zip(*(each[:items] for each in found.values()), strict=True)]
-    stages = [measured_stage(name, each, held[name] / len(each)) for name, each in found.items() if sum(each) > 0]
+    stages = [
+        LoaderStage(
+            name=name, pool=CORES, seconds=fmean(each), spread=relative_spread(each), bytes=held[name] / len(each)
+        )
+        for name, each in found.items()
+        if sum(each) > 0
+    ]
     return stages, items, relative_spread(every)
-
-
-def measured_stage(name: str, times: Sequence[float], held: float) -> LoaderStage:
-    return LoaderStage(name=name, pool=CORES, seconds=fmean(times), spread=relative_spread(times), bytes=held)
 
 
 def relative_spread(times: Sequence[float]) -> float:

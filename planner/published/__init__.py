@@ -1,7 +1,7 @@
 """Measurements that others published: CSV files of one schema, as cases that can be priced."""
 
-from planner.published.case_seconds import CaseGroup, group_cases
-from planner.published.possible_setups import each_setup, mean_over_setups, setup_shares
+from planner.published.case_seconds import CaseGroup, group_cases, log_seconds
+from planner.published.possible_setups import each_setup, setup_shares
 from planner.published.predict_cases import predict_cases
 from planner.published.published_case import CasePrediction, PublishedCase, RecordOrigin, SkippedRecord
 from planner.published.read_published import read_published
@@ -18,8 +18,8 @@ __all__ = [
     "each_setup",
     "group_cases",
     "is_published_file",
+    "log_seconds",
     "machine_as_shipped",
-    "mean_over_setups",
     "predict_cases",
     "pricing_machine",
     "read_published",

@@ -1,7 +1,7 @@
 """Step seconds of many cases at once: cases that differ in numbers only are priced as arrays."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from planner.costs import NON_NUMERIC_FIELDS, LayoutColumns, MachineModel, stack_columns
 from planner.costs.step import fed_step_seconds, static_step_seconds
+from planner.published.possible_setups import each_setup, mean_over_setups
 from planner.published.published_case import PublishedCase
-from planner.published.shipped_profiles import machine_as_shipped
 
 Seconds = NDArray[np.float64]
 
@@ -54,12 +54,17 @@ def group_cases(cases: Sequence[PublishedCase]) -> list[CaseGroup]:
     ]
 
 
-def case_seconds(groups: Sequence[CaseGroup], count: int) -> Seconds:
-    """Step seconds (count,) of every case, in order. Raises InputError for a profile that cannot be read."""
-    result = np.zeros(count)
-    for group in groups:
-        result[group.indices] = group_seconds(group, machine_as_shipped(group.first))
-    return result
+def log_seconds(
+    cases: Sequence[PublishedCase], seconds_of: Callable[[CaseGroup, int], Seconds]
+) -> tuple[Seconds, Seconds]:
+    """Mean and standard deviation (cases,) of the logarithms of step seconds over the setups of each case, in order;
+    `seconds_of`: those (cases,) of a group, and the index of a case of it.
+    """
+    every, owners = each_setup(cases)
+    logs = np.zeros(len(every))
+    for group in group_cases(every):
+        logs[group.indices] = np.log(seconds_of(group, int(owners[group.indices[0]])))
+    return mean_over_setups(logs, owners)
 
 
 def group_seconds(group: CaseGroup, machine: MachineModel) -> Seconds:

@@ -50,18 +50,6 @@ class MegatronArguments:
         except InputError as error:
             raise UnusableRecord("impossible figures", f"{error.where}: {error.message}") from error
 
-    @property
-    def topk(self) -> int | None:
-        return self.positive_integer("moe-router-topk")
-
-    @property
-    def expert_ffn(self) -> int | None:
-        return self.positive_integer("moe-ffn-hidden-size")
-
-    @property
-    def max_positions(self) -> int | None:
-        return self.positive_integer("max-position-embeddings")
-
     def padded_vocab(self, stated: int | None, tp: int) -> int | None:
         """Rows of the embedding, padded to a multiple on each of tp's ranks; GPT-2's vocabulary by default."""
         if not self.values:

@@ -5,16 +5,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import exp, hypot
 
-import numpy as np
-
 from planner.costs import LayoutColumns, least_trusted, peak_flops
 from planner.costs.compute import step_spread
 from planner.costs.memory import Footprint, footprint, oom_chance
 from planner.published.case_memory import case_accounting, fullest_footprint
-from planner.published.case_seconds import case_seconds, group_cases
-from planner.published.possible_setups import OFFLOADED, each_setup, mean_over_setups, unstated_spread
+from planner.published.case_seconds import group_seconds, log_seconds
+from planner.published.possible_setups import OFFLOADED, unstated_spread
 from planner.published.published_case import CasePrediction, PublishedCase
-from planner.published.shipped_profiles import device_profile, framework_software
+from planner.published.shipped_profiles import device_profile, framework_software, machine_as_shipped
 from planner.scoring import require_possible
 from planner.specs.base import with_fields
 from planner.specs.framework.software import Software
@@ -29,9 +27,7 @@ NAMED_MODULES = re.compile(r"core[ _-]?att")
 
 def predict_cases(cases: Sequence[PublishedCase]) -> list[CasePrediction]:
     """Seconds, memory and spread of each case, in order. Raises InputError for a profile that cannot be read."""
-    every, owners = each_setup(cases)
-    seconds = case_seconds(group_cases(every), len(every))
-    mean, deviation = mean_over_setups(np.log(seconds), owners)
+    mean, deviation = log_seconds(cases, lambda group, _: group_seconds(group, machine_as_shipped(group.first)))
     return [
         predict_case(case, exp(each), NORMAL_80 * apart)
         for case, each, apart in zip(cases, mean.tolist(), deviation.tolist(), strict=True)

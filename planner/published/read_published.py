@@ -16,7 +16,7 @@ from planner.published.possible_setups import least_share_that_fits, with_inferr
 from planner.published.published_case import PublishedCase, RecordOrigin, SkippedRecord
 from planner.published.rank_degrees import states_layout, usual_layouts
 from planner.published.record_files import EXTRA_CELLS, PublishedRecord, UnusableRecord, is_published_file, read_records
-from planner.published.record_setup import RecordPlatform, record_setup, settings_text
+from planner.published.record_setup import record_setup, settings_text
 from planner.published.shipped_profiles import device_profile
 from planner.published.software_vintage import record_fp8_recipe, record_kernel, software_month
 from planner.published.source_defaults import FilledRecord, SourceDefaults, defaults_of_source, fill_defaults
@@ -139,7 +139,7 @@ def case_of_record(
         counted = record.with_cells({"seq_len": str(model.decoder_tokens), **NO_FLOPS})
     elif model.encoders:
         counted = of_own_ranks(record.with_cells(NO_FLOPS), model.encoders)
-    columns, assumed = record_setup(counted, model.module, RecordPlatform(device, name, fabric.ranks_per_node))
+    columns, assumed = record_setup(counted, model.module, device, name, fabric.ranks_per_node)
     if model.outputs_read:
         read = model.outputs_read / columns.seq
         columns = replace(columns, cross_reads=read, cross_pairs=read)
@@ -169,13 +169,16 @@ def case_of_record(
         defaulted=tuple(sorted(completed.filled_columns)),
         assumed=tuple(sorted({*already, *assumed, *model.assumed} - {*completed.filled_columns})),
     )
-    return with_figures(with_inferred_recompute(case), counted, source_facts, stated_peak(facts, columns.dtype))
+    stated = facts.tflops.get(columns.dtype) or (facts.tflops.get("bf16") if columns.dtype == "fp16" else None)
+    return with_figures(with_inferred_recompute(case), counted, source_facts, stated * 1e12 if stated else None)
 
 
 def with_figures(
     case: PublishedCase, record: PublishedRecord, source_facts: SourceDefaults, peak: float | None
 ) -> PublishedCase:
-    """The case with what its record measured. Raises UnusableRecord."""
+    """The case with what its record measured; `peak`: FLOP/s of its device in its precision, None if not stated. Raises
+    UnusableRecord.
+    """
     hardware_flops = source_facts.recomputed or (source_facts.sources == () and case.software == BEFORE_MODEL_FLOPS)
     counting = FlopsCounting(source_facts.attention, hardware_flops)
     figures = measured_figures(record, case.module, case.setup, counting, peak)
@@ -199,9 +202,3 @@ def stated_device_bytes(record: PublishedRecord, facts: Device) -> float | None:
     if stated is None or abs(stated / (facts.memory_gib * GIB / 1e9) - 1) < NOMINAL_TOLERANCE:
         return None
     return stated * 1e9
-
-
-def stated_peak(facts: Device, precision: str) -> float | None:
-    """Peak FLOP/s of a device in a precision; None where its profile states none."""
-    tflops = facts.tflops.get(precision) or (facts.tflops.get("bf16") if precision == "fp16" else None)
-    return tflops * 1e12 if tflops else None

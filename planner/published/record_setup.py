@@ -1,7 +1,6 @@
 """The parallelization strategy of a published record, as a setup that can be priced."""
 
 import re
-from typing import NamedTuple
 
 from planner.costs import LayoutColumns
 from planner.published import exchange_settings, megatron_arguments
@@ -39,22 +38,18 @@ GRADIENTS_PATTERN = re.compile(r"grad_op|zero-?2")  # weights stay replicated
 SHARD_GROUP_PATTERN = re.compile(r"(?:shard(?:ing)?[ _]?(?:group|size|degree)|zero1)\s*=\s*(-?\d{1,6})")
 
 
-class RecordPlatform(NamedTuple):
-    """Where a record ran: its device, its framework, and the ranks of a node."""
-
-    device: str
-    software: str
-    ranks_per_node: int
-
-
-def record_setup(record: PublishedRecord, module: Module, machine: RecordPlatform) -> tuple[LayoutColumns, list[str]]:
-    """The setup of a record, and the blank columns that were assumed. Raises UnusableRecord."""
-    degrees = rank_degrees(record, module, machine.software)
+def record_setup(
+    record: PublishedRecord, module: Module, device: str, software: str, per_node: int
+) -> tuple[LayoutColumns, list[str]]:
+    """The setup of a record, and the blank columns that were assumed; `per_node`: ranks of a node. Raises
+    UnusableRecord.
+    """
+    degrees = rank_degrees(record, module, software)
     size = batch_sizes(record, degrees)
-    stage, guessed_stage = sharding_stage(record, machine.software)
-    dtype, guessed_precision = matmul_precision(record, machine.device)
-    split, guessed_split = sequence_parallel(record, degrees, module, machine.software)
-    full, parts = recompute_setting(record, machine.software, module.layers / (degrees.pp * degrees.vpp))
+    stage, guessed_stage = sharding_stage(record, software)
+    dtype, guessed_precision = matmul_precision(record, device)
+    split, guessed_split = sequence_parallel(record, degrees, module, software)
+    full, parts = recompute_setting(record, software, module.layers / (degrees.pp * degrees.vpp))
     guesses = {
         "zero_stage": guessed_stage and degrees.dp * degrees.cp > 1,
         "precision": guessed_precision,
@@ -62,7 +57,7 @@ def record_setup(record: PublishedRecord, module: Module, machine: RecordPlatfor
     }
     guesses |= {
         "recompute": not stated_recompute(record),
-        "vpp": interleaves_unsaid(record, degrees, size, machine.software),
+        "vpp": interleaves_unsaid(record, degrees, size, software),
     }
     words = exchange_settings.exchange_settings(settings_text(record), module)
     assumed = [*degrees.assumed, *size.assumed, *(name for name, guessed in guesses.items() if guessed)]
@@ -73,13 +68,13 @@ def record_setup(record: PublishedRecord, module: Module, machine: RecordPlatfor
         micro_batch=size.micro_batch,
         tp=degrees.tp,
         cp=degrees.cp,
-        ulysses=degrees.cp if splits_heads(settings_text(record), machine.software, module, degrees) else 1,
+        ulysses=degrees.cp if splits_heads(settings_text(record), software, module, degrees) else 1,
         pp=degrees.pp,
         vpp=degrees.vpp,
         ep=degrees.ep,
         etp=degrees.etp,
         zero=stage,
-        replica=shard_copies(record, stage, degrees, machine.ranks_per_node),
+        replica=shard_copies(record, stage, degrees, per_node),
         sequence_parallel=split,
         full_recompute=full,
         recomputed_parts=parts,

@@ -8,7 +8,7 @@ a binary head over pairs.
 import re
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from planner.errors import InputError
 from planner.published import megatron_arguments
@@ -66,9 +66,7 @@ def model_of_record(record: PublishedRecord) -> TrainedModel:
         raise UnusableRecord("layers of a kind that is not described", f"{model}: {other}")
     text = plain_words(family, model)
     if re.search(r"\bt 5\b", text):
-        decoder, tokens, encoder = t5_encoder_decoder(record)
-        assumed, read = ("decoder's layers", "decoder's tokens", "vocab"), sequence_length(record)
-        return TrainedModel(decoder, assumed, tokens, (CaseEncoder(encoder, read, 1.0 / tokens),), float(read))
+        return t5_encoder_decoder(record)
     if re.search(r"\bbert\b", text):
         return TrainedModel(bert_encoder(record), ("vocab",))
     if shipped and len(shipped.modules) > 1:
@@ -120,17 +118,19 @@ def model_from_columns(record: PublishedRecord) -> TrainedModel:
     stated_arguments = megatron_arguments.arguments_of(record)
     fields: dict[str, Any] = {**style, **stated_arguments.decoder_fields(style["positions"] == "learned")}
     ffn = ffn or stated_arguments.gated_ffn(hidden)
-    if ffn is None and fields["gated"] and not (experts and stated_arguments.expert_ffn):
+    expert_ffn = stated_arguments.positive_integer("moe-ffn-hidden-size")
+    positions = stated_arguments.positive_integer("max-position-embeddings")
+    if ffn is None and fields["gated"] and not (experts and expert_ffn):
         raise UnusableRecord("shape of the model not stated", "ffn")
     if fields["positions"] == "learned":
-        fields["max_positions"] = stated_arguments.max_positions or record.count("seq_len") or 2048
+        fields["max_positions"] = positions or record.count("seq_len") or 2048
     width = ffn or 4 * hidden
     if experts and experts > 1:
-        topk = record.count("topk") or stated_arguments.topk
+        topk = record.count("topk") or stated_arguments.positive_integer("moe-router-topk")
         if not topk:
             raise UnusableRecord("shape of the model not stated", "topk")
         fields["moe"] = stated_arguments.with_stated_experts(
-            Experts(experts=experts, topk=min(topk, experts), ffn=stated_arguments.expert_ffn or width),
+            Experts(experts=experts, topk=min(topk, experts), ffn=expert_ffn or width),
             record.count("layers") or 1,
         )
     fields |= {"layers": record.count("layers"), "hidden": hidden, "heads": record.count("heads"), "ffn": width}
@@ -175,18 +175,10 @@ def require_parameter_count(record: PublishedRecord, module: Module) -> None:
         raise UnusableRecord("impossible figures", f"{count:.3g} billion parameters of its shape, {stated:g} as stated")
 
 
-class EncoderDecoder(NamedTuple):
-    """A decoder, its tokens of a sequence, and the encoder that it attends to."""
-
-    decoder: Decoder
-    decoder_tokens: int
-    encoder: TextEncoder
-
-
 def bert_encoder(record: PublishedRecord) -> TextEncoder:
     """BERT of a record's columns. Raises UnusableRecord."""
     stated_arguments = megatron_arguments.arguments_of(record)
-    positions = stated_arguments.max_positions or record.count("seq_len") or 512
+    positions = stated_arguments.positive_integer("max-position-embeddings") or record.count("seq_len") or 512
     more: dict[str, Any] = {} if stated_arguments.is_set("bert-no-binary-head") else {"pooled": True, "classes": 2}
     return TextEncoder(
         **shared_fields(record, BERT_TOKENS, record.count("layers")),
@@ -197,7 +189,7 @@ def bert_encoder(record: PublishedRecord) -> TextEncoder:
     )
 
 
-def t5_encoder_decoder(record: PublishedRecord) -> EncoderDecoder:
+def t5_encoder_decoder(record: PublishedRecord) -> TrainedModel:
     """T5 of a record's columns, with as many decoder layers as encoder layers by default. Raises UnusableRecord."""
     stated_arguments = megatron_arguments.arguments_of(record)
     layers = stated_arguments.positive_integer("encoder-num-layers") or record.count("layers")
@@ -212,7 +204,8 @@ def t5_encoder_decoder(record: PublishedRecord) -> EncoderDecoder:
     decoder = Decoder(
         **fields, gated=False, positions="learned", max_positions=tokens, tied=True, cross=fields["hidden"]
     )
-    return EncoderDecoder(decoder, tokens, encoder)
+    assumed, read = ("decoder's layers", "decoder's tokens", "vocab"), sequence_length(record)
+    return TrainedModel(decoder, assumed, tokens, (CaseEncoder(encoder, read, 1.0 / tokens),), float(read))
 
 
 def shared_fields(record: PublishedRecord, tokens: int, layers: int | None) -> dict[str, Any]:

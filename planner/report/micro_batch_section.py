@@ -102,12 +102,10 @@ def band_markup(size: int, shown: Band, longest_step: float) -> Markup:
     svg = tag("svg", drawn, width="100%", height=tall, role="img", aria_label=label, class_="band")
     each = f"{duration(shown.seconds)} each, alike" if shown.alike > 1 else duration(shown.seconds)
     title = f"{shown.label[0].upper()}{shown.label[1:]} "
-    head = tag("h3", title, tag("span", f"{each} · ⟨{shown.composition}⟩ · {band_text(shown)}"))
+    items, tokens = (sum(getattr(block, name) for block in shown.blocks) for name in ("items", "tokens"))
+    held = f"{plural(items, 'sequence')}, {tokens:,} tokens"
+    head = tag("h3", title, tag("span", f"{each} · ⟨{shown.composition}⟩ · {held}"))
     return tag("div", head, svg, class_="micro-batch")
-
-
-def band_text(shown: Band) -> str:
-    return f"{plural(sum(b.items for b in shown.blocks), 'sequence')}, {sum(b.tokens for b in shown.blocks):,} tokens"
 
 
 def drawn_block(shown: GroupSummary, size: int, of: Band, tall: int) -> Markup:

@@ -6,7 +6,7 @@ import pytest
 
 from planner.published.measured_figures import FlopsCounting, measured_figures, step_flops
 from planner.published.record_files import UnusableRecord
-from planner.published.record_setup import RecordPlatform, record_setup
+from planner.published.record_setup import record_setup
 from planner.published.trained_model import model_of_record
 from tests.published.made_records import record
 
@@ -17,9 +17,7 @@ USUAL = FlopsCounting()
 def read(counting=USUAL, **cells):
     each = record(**cells)
     module = model_of_record(each).module
-    return measured_figures(
-        each, module, record_setup(each, module, RecordPlatform("h100-80gb", "nemo", 8))[0], counting, PEAK
-    )
+    return measured_figures(each, module, record_setup(each, module, "h100-80gb", "nemo", 8)[0], counting, PEAK)
 
 
 def test_each_figure_gives_the_same_seconds():
@@ -38,7 +36,7 @@ def test_each_figure_gives_the_same_seconds():
 def test_flops_by_the_sources_count():
     each = record()
     module = model_of_record(each).module
-    made, _ = record_setup(each, module, RecordPlatform("h100-80gb", "nemo", 8))
+    made, _ = record_setup(each, module, "h100-80gb", "nemo", 8)
     for counting in (FlopsCounting("full"), FlopsCounting("causal"), FlopsCounting("full", True)):
         rate = step_flops(module, made, *counting) / 2 / 16 / 1e12
         assert read(counting, step_time_s="", tflops_per_gpu=str(rate)).seconds == pytest.approx(2)
@@ -53,7 +51,7 @@ def test_flops_of_published_pairs():
     ):  # fmt: skip
         each = record(model=model)
         module = model_of_record(each).module
-        made, _ = record_setup(each, module, RecordPlatform("h100-80gb", "nemo", 8))
+        made, _ = record_setup(each, module, "h100-80gb", "nemo", 8)
         per_token = step_flops(module, made, attention, False) / made.batch / made.seq
         assert per_token * tokens / 1e12 == pytest.approx(rate, rel=0.01)
 
@@ -61,7 +59,7 @@ def test_flops_of_published_pairs():
 def test_hardware_flops_count_a_second_forward():
     each = record(recompute="full")
     module = model_of_record(each).module
-    full, _ = record_setup(each, module, RecordPlatform("h100-80gb", "nemo", 8))
+    full, _ = record_setup(each, module, "h100-80gb", "nemo", 8)
     none = replace(full, full_recompute=0.0)
     assert step_flops(module, full, "full", False) == step_flops(module, none, "full", True)
     assert 1.2 < step_flops(module, full, "full", True) / step_flops(module, none, "full", True) < 4 / 3

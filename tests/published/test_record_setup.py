@@ -5,7 +5,7 @@ import pytest
 from planner.published.predict_cases import predict_cases
 from planner.published.read_published import read_case
 from planner.published.record_files import UnusableRecord
-from planner.published.record_setup import RecordPlatform, record_setup
+from planner.published.record_setup import record_setup
 from planner.published.trained_model import model_of_record
 from tests.published.made_records import record
 
@@ -13,7 +13,7 @@ MOE = {"model": "Qwen3 30B-A3B", "family": "qwen3", "layers": ""}
 
 
 def made(software="nemo", **cells):
-    return record_setup(each := record(**cells), model_of_record(each).module, RecordPlatform("h100-80gb", software, 8))
+    return record_setup(each := record(**cells), model_of_record(each).module, "h100-80gb", software, 8)
 
 
 def test_the_usual_row():

@@ -84,17 +84,13 @@ def alternative_line(plan: Plan, tried: Alternative, because: str) -> Text:
     """In what an alternative's layouts differ from the plan's, or its strategy; and why it was not chosen, which of a
     baseline says what it is.
     """
-    changed = layouts_text(plan, tried.layouts) or schedules_text(tried)
+    schedules = (f"schedule {each.schedule}" for each in tried.layouts.values() if each.schedule)
+    changed = layouts_text(plan, tried.layouts) or ", ".join(schedules)
     if tried.strategy not in STRATEGIES:
         return Text(because).append(f"; {changed}" * bool(changed), style="dim")
     named = because.startswith(tried.strategy) or (changed and tried.strategy == plan.made.strategy)
     what = ": ".join(filter(None, ["" if named else tried.strategy, changed]))
     return Text(what).append("; " * bool(what and because) + because, style="dim")
-
-
-def schedules_text(tried: Alternative) -> str:
-    """The schedules of an alternative whose layouts are the plan's, and that differs in the order of passes."""
-    return ", ".join(f"schedule {each.schedule}" for each in tried.layouts.values() if each.schedule)
 
 
 def tie_note(plan: Plan, order: UndecidedOrder) -> str:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from time import perf_counter
 from typing import Any
 
@@ -25,6 +24,7 @@ from planner.workflows.demo import DemoResult
 from planner.workflows.multimodal_demo import MultimodalDemoResult, UsualPlacement, mean_step_seconds
 
 WORDS = 68  # columns beside the bar: a step of the run, and the time left
+FILES = ("plan.yaml", "job.yaml", "profile.yaml", "measured.json")  # of the demo's folder
 StageLines = Callable[[str, Any], Iterator[RenderableType]]
 CHAPTERS = {
     "profile": "measure the model's layers, optimizer and collectives on this machine",
@@ -124,7 +124,8 @@ def multimodal_stage_lines(chapter: str, result: Any) -> Iterator[RenderableType
         yield Text(f"   {plural(len(result), 'sample')}, with {plural(images, 'image')} and {plural(clips, 'clip')}")
     elif chapter == "solve":
         _, solved = result
-        yield Text(f"   {decided_text(solved)}, decided in {duration(solved.seconds)}")
+        predicted = f"{duration(mean_step_seconds(solved.plan))} a step predicted ({solved.plan.outcome.effort})"
+        yield Text(f"   {predicted}, decided in {duration(solved.seconds)}")
         for name, layout in solved.plan.layouts.items():
             yield Text(f"   {name}: {layout_text(layout, solved.plan.size)}")
     elif chapter == "compare":
@@ -148,11 +149,6 @@ def profile_line(profile: Profile) -> Text:
     """Where it was measured, and how far fits are off: of the module with the largest error."""
     error = percent(max(costs.layer.holdout_error or 0.0 for costs in profile.modules.values()))
     return Text(f"   {profile.provenance.machine}; fits are off by {error} on held-out measurements (median)")
-
-
-def decided_text(solved: SolvedJob) -> str:
-    """How good the layouts are, and for how many others they were tried."""
-    return f"{duration(mean_step_seconds(solved.plan))} a step predicted ({solved.plan.outcome.effort})"
 
 
 def usual_table(plan: Plan, usual: Sequence[UsualPlacement]) -> RenderableType:
@@ -189,13 +185,8 @@ def closing_panel(result: DemoResult | MultimodalDemoResult) -> Iterator[Rendera
         f"ran         {len(ran.losses)} steps of training on 4 processes{parity}",
         *learned,
         f"predicted   {duration(predicted)} a step; measured {duration(ran.step_seconds)} ({ratio})",
-        f"files       {file_list(folder)}",
+        f"files       {', '.join(str(folder / name) for name in FILES)}",
         f"next        edit {folder / 'job.yaml'}, then: planner solve {folder / 'job.yaml'}",
     ]
     yield Text()
     yield Panel("\n".join(lines), title="what just happened", title_align="left")
-
-
-def file_list(folder: Path) -> str:
-    """Paths of the demo's files, plan first."""
-    return ", ".join(str(folder / name) for name in ("plan.yaml", "job.yaml", "profile.yaml", "measured.json"))

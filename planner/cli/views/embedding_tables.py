@@ -10,7 +10,7 @@ from rich.text import Text
 
 from planner.cli.canvas import Canvas
 from planner.cli.views.plain_table import table
-from planner.costs.tables import TableLoads, table_loads
+from planner.costs.tables import table_loads
 from planner.export import RankSeconds
 from planner.plan.plan_file import Plan
 from planner.specs.base import ranges_text
@@ -37,13 +37,8 @@ def table_rows(plan: Plan) -> Iterator[tuple[str, RenderableType]]:
     if placed.groups > 1:
         where = "on neighbouring ranks" if placed.replicas == "node" else f"{ranks} ranks apart"
         every = "each step" if placed.average_every == 1 else f"every {placed.average_every} steps"
-        yield "", f"copies {where}, averaged {every}: {byte_size(extra_bytes(loads))} a rank more than in one group"
-
-
-def extra_bytes(loads: TableLoads) -> float:
-    """Bytes that copies take of the mean rank: S (M − 1) / T, where every table is cut and none is replicated."""
-    groups = loads.group.groups
-    return float(loads.state_bytes.mean()) * (groups - 1) / groups
+        extra = float(loads.state_bytes.mean()) * (placed.groups - 1) / placed.groups
+        yield "", f"copies {where}, averaged {every}: {byte_size(extra)} a rank more than in one group"
 
 
 def load_bars(plan: Plan, canvas: Canvas) -> Iterator[Text]:

@@ -37,7 +37,8 @@ def loader_lines(answer: DividedLoader, path: Path | None) -> Iterator[Renderabl
     gain = shares.equal_seconds / shares.seconds
     yield Text(f"an equal split: {duration(shares.equal_seconds)} an item, {gain:.2f} times as long")
     for pool, seconds in answer.one_more.items():
-        yield Text(f"one more of {pool}: {more_text(shares.seconds, seconds)}")
+        less = f"{duration(seconds)} an item, {percent(1 - seconds / shares.seconds)} less"
+        yield Text(f"one more of {pool}: {less if seconds < shares.seconds else 'no quicker'}")
     yield Text(
         "no whole shares of these units are quicker: each smaller time asks for more than there are", style="dim"
     )
@@ -66,11 +67,6 @@ def verdict(answer: DividedLoader) -> str:
         return f"{slowest}, {1 / answer.shares.seconds:,.1f} items/s; who trains is not in the file (trainer_seconds)"
     trains = f"who trains takes {duration(answer.loader.trainer_seconds)}"
     return f"loader-bound: {slowest}, {trains}" if answer.loader_bound else f"the loader keeps up: {slowest}, {trains}"
-
-
-def more_text(now: float, then: float) -> str:
-    """What one unit more gives."""
-    return f"{duration(then)} an item, {percent(1 - then / now)} less" if then < now else "no quicker"
 
 
 def loader_answer(answer: DividedLoader, path: Path | None) -> dict[str, Any]:

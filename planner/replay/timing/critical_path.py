@@ -3,7 +3,6 @@
 from bisect import bisect_right
 from typing import NamedTuple
 
-from planner.replay.dependencies.execution_graph import StepBoundary
 from planner.replay.recording.recorded_names import kernel_class
 from planner.replay.recording.recorded_trace import EnclosingSpans, enclosing_spans
 from planner.replay.timing.matched_collectives import rank_of_graph
@@ -68,7 +67,9 @@ def find_critical_path(replay: Replay) -> list[PathLink]:
     low = min(replay.boundary(each, graph.steps[0].begin) for each, graph in enumerate(replay.graphs))
     starts, stops, causes = replay.times
     last = replay.graphs[g].steps[-1].end
-    activity = max((stops[each], each) for each in boundary_activities(replay, g, last))[1]
+    numbers = replay.activities
+    exits = [numbers.collective_exits.get((g, op), int(numbers.op_numbers[g][op])) for op in last.ops]
+    activity = max((stops[each], each) for each in (numbers.first_segments[g] + last.segment.number, *exits))[1]
     chain: list[tuple[ActivityOrigin, float, float]] = []
     while activity != NO_ACTIVITY and stops[activity] > low:
         if stops[activity] > starts[activity]:
@@ -77,13 +78,6 @@ def find_critical_path(replay: Replay) -> list[PathLink]:
         activity = int(causes[activity])
     chain.reverse()
     return merge_host_links(links_of_chain(replay, chain))
-
-
-def boundary_activities(replay: Replay, g: int, where: StepBoundary) -> list[int]:
-    """The activities of which the last to end is where a step begins or ends."""
-    activities = replay.activities
-    exits = [activities.collective_exits.get((g, op), int(activities.op_numbers[g][op])) for op in where.ops]
-    return [activities.first_segments[g] + where.segment.number, *exits]
 
 
 def links_of_chain(replay: Replay, chain: list[tuple[ActivityOrigin, float, float]]) -> list[PathLink]:

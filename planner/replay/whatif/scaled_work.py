@@ -75,20 +75,24 @@ def scale_work(text: str) -> Callable[[Sequence[ExecutionGraph]], ChangedGraphs]
         )
     chosen = op_filter(name)
 
-    def apply(graphs: Sequence[ExecutionGraph]) -> ChangedGraphs:
-        changed, count = [], 0
-        for graph in graphs:
-            ops = graph.trace.ops
-            mine = {i for i, op in enumerate(ops) if chosen(op)}
-            count += len(mine)
-            changed.append(scale_ops(graph, mine, by))
-        if not count:
-            kinds = sorted({kernel_class(op.name, op.kind) for graph in graphs for op in graph.trace.ops})
-            fix = f"one of {', '.join(kinds)}; host; or a pattern of names" if kinds else "scale host"
-            raise InputError(f"the trace has no work of `{name}`", where="--scale", fix=fix)
-        return ChangedGraphs(changed, f"{count} operations of {name} take {by:g} times as long, launch order unchanged")
+    def nothing(graphs: Sequence[ExecutionGraph]) -> InputError:
+        kinds = sorted({kernel_class(op.name, op.kind) for graph in graphs for op in graph.trace.ops})
+        fix = f"one of {', '.join(kinds)}; host; or a pattern of names" if kinds else "scale host"
+        return InputError(f"the trace has no work of `{name}`", where="--scale", fix=fix)
 
-    return apply
+    what = f"operations of {name} take {by:g} times as long, launch order unchanged"
+    return lambda graphs: scale_chosen(graphs, chosen, by, what, nothing(graphs))
+
+
+def scale_chosen(
+    graphs: Sequence[ExecutionGraph], chosen: Callable[[DeviceOp], bool], by: float, what: str, nothing: InputError
+) -> ChangedGraphs:
+    """The graphs with some operations taking `by` times as long; `what`: they assume. Raises `nothing` without any."""
+    mine = [{i for i, op in enumerate(graph.trace.ops) if chosen(op)} for graph in graphs]
+    count = sum(map(len, mine))
+    if not count:
+        raise nothing
+    return ChangedGraphs([scale_ops(*each, by) for each in zip(graphs, mine, strict=True)], f"{count} {what}")
 
 
 def scale_ops(graph: ExecutionGraph, ops: set[int], by: float) -> ExecutionGraph:
@@ -114,17 +118,9 @@ def op_filter(name: str) -> Callable[[DeviceOp], bool]:
 def change_bandwidth(text: str) -> Callable[[Sequence[ExecutionGraph]], ChangedGraphs]:
     """A change that divides the duration of all communication by a factor. Raises InputError."""
     by = parse_factor(text, "--bandwidth")
-    chosen = op_filter("communication")
-
-    def apply(graphs: Sequence[ExecutionGraph]) -> ChangedGraphs:
-        mine = [{i for i, op in enumerate(graph.trace.ops) if chosen(op)} for graph in graphs]
-        count = sum(map(len, mine))
-        if not count:
-            raise InputError("the trace has no communication", where="--bandwidth", fix="leave it out")
-        changed = [scale_ops(graph, ops, 1 / by) for graph, ops in zip(graphs, mine, strict=True)]
-        return ChangedGraphs(changed, f"{count} communication operations take 1/{by:g} of their time, latency included")
-
-    return apply
+    nothing = InputError("the trace has no communication", where="--bandwidth", fix="leave it out")
+    what = f"communication operations take 1/{by:g} of their time, latency included"
+    return lambda graphs: scale_chosen(graphs, op_filter("communication"), 1 / by, what, nothing)
 
 
 def change_data_parallel(text: str) -> Callable[[Sequence[ExecutionGraph]], ChangedGraphs]:
@@ -135,19 +131,18 @@ def change_data_parallel(text: str) -> Callable[[Sequence[ExecutionGraph]], Chan
 
     def apply(graphs: Sequence[ExecutionGraph]) -> ChangedGraphs:
         old = graphs[0].trace.world_size or 0
-        mine = [
-            {i for i, op in enumerate(graph.trace.ops) if kernel_class(op.name, op.kind) in RING_COLLECTIVES}
-            for graph in graphs
-        ]
-        count = sum(map(len, mine))
-        if old < 2 or not count:
-            message = "no all-reduce, reduce-scatter or all-gather of several ranks is in the trace"
-            raise InputError(message, where="--set dp", fix="give a trace of a data-parallel job")
+        message = "no all-reduce, reduce-scatter or all-gather of several ranks is in the trace"
+        nothing = InputError(message, where="--set dp", fix="give a trace of a data-parallel job")
+        if old < 2:
+            raise nothing
         by = (1 - 1 / ranks) / (1 - 1 / old)
-        changed = [scale_ops(graph, ops, by) for graph, ops in zip(graphs, mine, strict=True)]
-        what = f"{count} collectives take {by:.3f} times as long, as on a ring of {ranks} ranks instead of {old}"
-        assumption = "every all-reduce, reduce-scatter and all-gather is assumed to be data-parallel"
-        return ChangedGraphs(changed, f"{what}, over the same links; {assumption}; each rank's own work is as before")
+        what = f"collectives take {by:.3f} times as long, as on a ring of {ranks} ranks instead of {old}"
+        assumed = "every all-reduce, reduce-scatter and all-gather is assumed to be data-parallel"
+        whole = f"{what}, over the same links; {assumed}; each rank's own work is as before"
+        return scale_chosen(graphs, in_ring, by, whole, nothing)
+
+    def in_ring(op: DeviceOp) -> bool:
+        return kernel_class(op.name, op.kind) in RING_COLLECTIVES
 
     return apply
 
