@@ -23,8 +23,8 @@ from benchmarks.registry import Figures
 from planner.costs import MachineModel, machine_of
 from planner.costs.compute import complete_rates
 from planner.layouts.space.layout_space import LayoutSpace
-from planner.published import reachable_network
 from planner.published.published_case import StatedNetwork
+from planner.published.shipped_profiles import reachable_network
 from planner.specs import library
 from planner.specs.base import with_fields
 from planner.specs.framework.software import Software

@@ -94,7 +94,7 @@ def coefficients_of_cases(cases: Iterable[PublishedCase]) -> list[CoefficientNam
 
 def coefficients_of_case(case: PublishedCase) -> list[CoefficientName]:
     """The coefficients that the seconds of a case depend on."""
-    own = [name for name in FRAMEWORK_PRIORS if TOLD_BY.get(name, lambda case: True)(case)]
+    own = [name for name in FRAMEWORK_PRIORS if name not in TOLD_BY or TOLD_BY[name](case)]
     named = [CoefficientName(GENERIC if name in COMMON else case.software, name) for name in own]
     named = [each for each in named if each.owner != GENERIC or each.name not in NOT_SHARED]
     return [*named, sustained_rate_of(case)]

@@ -6,7 +6,8 @@ from math import prod
 import numpy as np
 import pytest
 
-from planner.published import each_setup, mean_over_setups, predict_cases, setup_shares
+from planner.published import each_setup, predict_cases, setup_shares
+from planner.published.possible_setups import mean_over_setups
 from planner.published.read_published import read_case
 from tests.published.made_records import record
 
