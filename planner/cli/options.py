@@ -123,6 +123,10 @@ Build = Annotated[
     bool,
     typer.Option("--build", help="Build the config.json's model by transformers, of whatever kind, and describe it."),
 ]
+Mtp = Annotated[
+    bool,
+    typer.Option("--mtp", help="With the config.json's layers that predict more tokens ahead, which are left out."),
+]
 Job = Annotated[str, typer.Argument(help="A job file, or the name of a shipped job.", autocompletion=job_names)]
 JobOrPlan = Annotated[
     str, typer.Argument(help="A job file, the name of a shipped job, or a plan file.", autocompletion=job_names)

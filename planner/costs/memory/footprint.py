@@ -213,6 +213,7 @@ def loss_bytes(module: Module, at: LayoutColumns, accounting: MemoryCoefficients
     if not module.output_vocabulary:
         return 0.0 * tokens
     shares = element_shares(at)
+    tokens = tokens * module.predicted_tokens
     logits = module.output_vocabulary * shares.inside * tokens
     if accounting.logits_at_once:
         logits = np.minimum(logits, accounting.logits_at_once)

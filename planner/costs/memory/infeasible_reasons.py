@@ -14,7 +14,7 @@ from planner.specs.job import Limits
 from planner.specs.layers import Module
 from planner.units import GIB
 
-DOUBLINGS = tuple(2**power for power in range(1, 17))  # times as many ranks as there are
+MOST_RANKS = 2**17  # that a change may name
 
 
 def require_states_fit(
@@ -51,7 +51,10 @@ def enough_ranks(
         wider = with_fields(layout, ranks=Ranks(range(count)), dp=count)
         return activation_bytes_left(module, wider, device, limits, accounting) > 0
 
-    return next((count for count in map(len(layout.ranks).__mul__, DOUBLINGS) if fits(count)), None)
+    doubled, count = [], len(layout.ranks)
+    while (count := 2 * count) <= MOST_RANKS:
+        doubled.append(count)
+    return next(filter(fits, doubled), None)
 
 
 class PoolLimits(NamedTuple):
