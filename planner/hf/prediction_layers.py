@@ -8,7 +8,7 @@ from typing import Any
 from planner.errors import InputError
 from planner.hf.hf_config import Note
 from planner.specs.base import with_fields
-from planner.specs.layers import Decoder, Module
+from planner.specs.layers import Module
 
 NUMBER_KEYS = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules")
 OTHER_KEYS = ("use_mtp", "mtp_transformer_layers")  # whether there are any, and layers of each: one
