@@ -81,6 +81,7 @@ def test_notes_name_them_only_where_they_are_left_out(read):
         configs.LLAMA_8B,
         {**configs.LLAMA_8B, "num_nextn_predict_layers": 0},
         {**configs.LLAMA_8B, "num_nextn_predict_layers": "1"},
+        {**configs.LLAMA_8B, "num_nextn_predict_layers": 10**9},
         {**configs.LLAMA_8B, "num_mtp_modules": 3, "mtp_transformer_layers": 2},
         configs.NEMOTRON_H_8B | {"text_config": []},
     ],
