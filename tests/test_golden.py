@@ -54,6 +54,7 @@ def test_the_job_gives_the_stored_plan(folder, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("path", sorted(GOLDEN.rglob("actions.yaml")), ids=lambda path: path.parent.name)
+@pytest.mark.every(3)
 def test_the_policy_takes_the_stored_decisions(path):
     """`planner check tests/golden --update` writes them anew."""
     assert files.dump(decided_today(read_actions(path), path.parent)) == path.read_text()
@@ -89,7 +90,7 @@ def test_a_plan_tells_its_whole_job(folder):
 
 
 @pytest.mark.parametrize("folder", [*SOLVED, *BY_HAND], ids=name_of)
-@pytest.mark.every(3)
+@pytest.mark.every(7)
 def test_a_stored_plan_is_legal_and_worth_what_it_says(folder):
     plan = pipeline.read_plan(folder / "plan.yaml")
     (s,) = pipeline.simulate(plan)

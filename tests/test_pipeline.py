@@ -46,6 +46,7 @@ def test_batches_are_told_and_timed_one_by_one():
 
 
 @pytest.mark.parametrize("job", ["demo-cpu-4", "demo-vit-cpu-4", "flexsp-gpt-7b-a100x64"])
+@pytest.mark.every(3)
 def test_shipped_jobs_are_solved(job, tmp_path):
     plan = pipeline.solve(job, JobOptions(effort=1)).plan
     path = tmp_path / "plan.yaml"

@@ -144,7 +144,7 @@ def test_a_shipped_framework_says_what_it_rests_on(name):
     assert 0.5 < shipped.timing.kernels < 1.5 and shipped.timing.step_ms < 200
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_shipped_frameworks_are_as_good_as_they_say(shared):
     """The median error of each source's steps, as its framework's file states it for all of them."""
     from planner.published.predict_cases import predict_cases

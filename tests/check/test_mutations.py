@@ -48,7 +48,7 @@ def check(mutation: Mutation, solved, folder, patch):
     "mutation",
     [pytest.param(each, id=each.what, marks=pytest.mark.slow if each.base == "static" else ()) for each in MUTATIONS],
 )
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 def test_a_change_gets_the_label_that_a_reader_gives_it(mutation, solved, tmp_path, monkeypatch):
     findings = check(mutation, solved, tmp_path, monkeypatch)
     found = label(findings)

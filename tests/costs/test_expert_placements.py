@@ -41,6 +41,7 @@ def prices(plan: Plan) -> dict[str, tuple[Task, float, float]]:
 
 @pytest.mark.parametrize("recompute", ["none", "full", {"0-2": "full", "3": "selective"}])
 @pytest.mark.parametrize("own", [WIDE, NARROW])
+@pytest.mark.every(2)
 def test_ranges_with_the_layouts_placement_are_priced_the_same(own, recompute):
     """To the last bit, in seconds and bytes."""
     usual, ranges = laid(recompute=recompute, **own), laid(recompute=recompute, experts=said(l0_1=own, l2_3=own))

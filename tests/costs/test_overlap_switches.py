@@ -46,6 +46,7 @@ def test_no_switch_changes_nothing(plan):
 
 
 @pytest.mark.slow
+@pytest.mark.every(2)
 def test_switching_overlap_on_is_never_slower(plan):
     """From any set of switches, turning one more on; the plan without switches is between all off and all on."""
     found = {on: seconds(plan, Overlap(**dict(zip(KINDS, on, strict=True)))) for on in product((False, True), repeat=4)}
@@ -57,7 +58,7 @@ def test_switching_overlap_on_is_never_slower(plan):
     assert seconds(plan, AS_PRICED) <= found[False, False, False, False] * (1 + 1e-9)
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(6)
 def test_each_switch_that_is_off_costs_what_the_layout_exchanges(plan):
     """Kinds that a layout has are slower without overlap, others are not."""
     ((_, layout),) = plan.layouts.items()

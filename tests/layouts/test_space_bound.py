@@ -52,7 +52,7 @@ JOBS = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("model", "ranks", "sizes", "fixed"), JOBS)
-@pytest.mark.every(4)
+@pytest.mark.every(8)
 def test_no_layout_is_quicker_than_its_bound(tmp_path, model, ranks, sizes, fixed):
     """Of layouts that may fit, whether they are screened as fitting or not; and those out of the space do not fit."""
     inputs = static_inputs(tmp_path, model, small_cluster(tmp_path, "h100-80gb", ranks), sizes, fixed)

@@ -69,7 +69,7 @@ HALF = [
 
 
 @pytest.mark.parametrize(("data", "layouts"), soaked(EVERY, HALF))
-@pytest.mark.every(3)
+@pytest.mark.every(6)
 def test_steps_are_those_that_planning_all_ahead_gives(tmp_path, data, layouts):
     """With their items, who reads them, what was dropped and left out; on groups, channels and process groups that the
     head has.
@@ -122,6 +122,7 @@ def test_a_step_is_there_before_it_is_simulated_and_stays_what_it_is(tmp_path):
         assert files.read(ahead.slots.folder / str(number) / SPENT_FILE, PlanningTime).effort == 2
 
 
+@pytest.mark.soak
 def test_with_wait_only_simulated_steps_are_offered_and_the_bytes_are_the_same(tmp_path):
     found = []
     for name in ("a", "b"):
@@ -135,6 +136,7 @@ def test_with_wait_only_simulated_steps_are_offered_and_the_bytes_are_the_same(t
     assert found[0] == found[1]
 
 
+@pytest.mark.soak
 def test_a_planner_that_was_killed_goes_on_where_the_folder_stands(tmp_path):
     head = several_head(tmp_path)
     whole = exhausted(tmp_path, head)
@@ -163,6 +165,7 @@ def test_the_layouts_of_the_first_batch_stay(tmp_path):
 
 
 @pytest.mark.parametrize("data", [STREAM_FILES, SAMPLES_FILE, MIXED])
+@pytest.mark.every(3)
 def test_planning_ahead_joins_all_that_batches_have(tmp_path, data):
     job = write_several_job(tmp_path, data, **AHEAD)
     plan = pipeline.solve(job, JobOptions(batches=4)).plan
@@ -292,6 +295,7 @@ def test_a_step_reads_back_as_it_was_written(step_and_head):
 
 
 @pytest.mark.parametrize("layouts", LAYOUTS)
+@pytest.mark.every(4)
 def test_memory_in_the_order_of_tasks_is_that_of_the_simulated_step(tmp_path, layouts):
     """Never less: so what may be taken before it is simulated fits when it is."""
     plan = several_head(tmp_path, MIXED, layouts, most=400)
@@ -325,6 +329,7 @@ def test_what_does_not_fit_names_its_step(tmp_path):
 
 
 @pytest.mark.parametrize("file", ["images.csv", "clips.csv", "rows.txt", "job.yaml"])
+@pytest.mark.every(2)
 def test_data_that_changed_is_refused(tmp_path, file):
     head = several_head(tmp_path)
     with (tmp_path / file).open("a") as changed:

@@ -11,6 +11,7 @@ from tests.pipelines import all_orders, made_up, uniform_pipeline
 
 
 @pytest.mark.parametrize("seed", range(4))
+@pytest.mark.every(3)
 def test_an_order_is_worth_what_it_takes_in_its_sequence_and_no_worse_than_in_the_one_given(seed):
     pipeline = made_up(seed, 3, 6, 3.0)
     made = search_sequences(pipeline, effort=1)

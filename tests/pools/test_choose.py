@@ -128,6 +128,7 @@ def is_no_worse(more, fewer):
     return all(any(d <= days and u <= usd for d, u in reached(more)) for days, usd in reached(fewer))
 
 
+@pytest.mark.slow
 def test_more_choices_never_worsen(tmp_path):
     few = front_of(pooled(tmp_path, (with_fields(A100, counts=(8, 16)),)))
     more_nodes = front_of(pooled(tmp_path, (A100,)))
@@ -136,6 +137,7 @@ def test_more_choices_never_worsen(tmp_path):
     assert not is_no_worse(few, more_kinds)
 
 
+@pytest.mark.slow
 def test_several_kinds_at_once_are_of_the_front_where_counts_are_capped(tmp_path):
     """All of each kind at once is solved as any choice is, saves days, and no dollars."""
     kinds = (with_fields(H100, counts=(8, 16)), with_fields(A100, counts=(8, 16)))
@@ -153,6 +155,7 @@ def test_several_kinds_at_once_are_of_the_front_where_counts_are_capped(tmp_path
     assert name in [each.tariff.offer.offered.name for each in cheapest.passed]
 
 
+@pytest.mark.slow
 def test_more_days_or_dollars_never_worsen(tmp_path):
     days = [front_of(pooled(tmp_path, (H100, A100), f"days: {days}")).cheapest.bill.usd for days in (10, 30, 99)]
     assert days == sorted(days, reverse=True) and days[0] > days[-1]

@@ -148,6 +148,7 @@ def test_pointing_at_a_wait_says_for_which_module(chromium, folder):
     assert all(f"waits for {module}" in key for module in {wait.module for _, wait in waits})
 
 
+@pytest.mark.slow
 def test_steps_are_chosen(chromium, folder):
     chromium.open(saved(folder, "ten"))
     _, scores = ten_steps()

@@ -366,6 +366,7 @@ def test_what_is_not_finite_or_finds_no_room_leaves_the_checkpoint_before(wrong)
     assert left == half == {INDEX_FILE, "states-a", "config.json", SINGLE_FILE, SAVE_LOCK}
 
 
+@pytest.mark.slow
 def test_what_a_checkpoint_replaces_goes_when_the_disk_has_the_new_one(wrong):
     happened, folder = wrong[0][1], str(wrong[1] / "seen")
     index = max(at for at, what in enumerate(happened) if what[0] == "rename" and what[-1].endswith(INDEX_FILE))
@@ -380,6 +381,7 @@ def test_what_a_checkpoint_replaces_goes_when_the_disk_has_the_new_one(wrong):
     assert not (wrong[1] / "seen" / "states-b" / UNACCEPTED).exists()
 
 
+@pytest.mark.slow
 def test_an_interrupt_while_it_writes_ends_the_run_behind_its_step_with_both_checkpoints(wrong):
     saves, reason, steps = wrong[0][2]
     assert (saves, reason) == (2, "interrupt") and steps in (2, 3)

@@ -38,6 +38,7 @@ def plan_with(folder, **options):
 
 
 @pytest.mark.parametrize("options", [{"pp": 1}, {"pp": 4}, {"share": 0.0, "moments": 0.5}, {"pp": 2, "moments": 1.0}])
+@pytest.mark.every(2)
 def test_what_devices_no_longer_hold_is_in_the_memory_of_their_hosts(tmp_path, options):
     """Bytes are conserved: of the first rank of a stage, whose activations are at their peak while passes run."""
     moved = score(plan_with(tmp_path, **options))

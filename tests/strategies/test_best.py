@@ -110,6 +110,7 @@ def test_mixed_groups_are_listed_and_not_chosen_where_they_cannot_be_launched(tm
     assert {each.strategy for each in refused} == {"sequence_groups", "data_ranks"}
 
 
+@pytest.mark.slow
 def test_a_strategy_alone_says_what_cannot_be_launched(tmp_path):
     inputs = by_framework(inputs_of(tmp_path, 8, VARIED), groups="layout")
     with pytest.raises(Infeasible, match=r"ours cannot launch this plan: groups of .* \(rule: groups\)") as refused:

@@ -141,6 +141,7 @@ workload:
     return load_job(str(folder / "job.yaml"), JobOptions(effort=1))
 
 
+@pytest.mark.slow
 def test_encoders_states_and_activations_are_counted_beside_the_samples(tmp_path):
     inputs = on_h100(tmp_path, 0.06)
     plan = solved(inputs)

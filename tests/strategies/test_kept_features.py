@@ -75,6 +75,7 @@ def fixed_plan(folder, features, epochs=5, **fields):
 
 
 @pytest.mark.parametrize("epochs", [2, 5, 100])
+@pytest.mark.every(3)
 def test_a_forward_takes_its_share_of_computing_and_the_bytes_over_the_rate(tmp_path, epochs):
     computed, host, disk = (fixed_plan(tmp_path, each, epochs) for each in ("computed", "host", "disk"))
     price = pricing_of(computed).price
@@ -160,6 +161,7 @@ def test_the_quickest_place_is_chosen(tmp_path):
     assert found == "host" and plan.outcome.bound <= plan.outcome.value
 
 
+@pytest.mark.slow
 def test_a_person_can_ask_why_not(tmp_path):
     plan = solve_together(job(tmp_path, "llm: {}, vit: {}"))
     answer = pipeline.why_not(plan, ("vit.features=host",))

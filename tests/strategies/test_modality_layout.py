@@ -107,6 +107,7 @@ def llm_ranks(job: str, ranks: int | None = None) -> list[int]:
     return [len(each) for each in llm_rank_sets(JointSpace(replace(inputs, job=free, cluster=cluster)))]
 
 
+@pytest.mark.slow
 def test_an_llm_leaves_ranks_that_divide_badly_and_has_whole_nodes():
     """17 GPUs are 16 and one; of 34, encoders apart have two, or nodes and two, so that the LLM has nodes."""
     assert llm_ranks("qwen3.5-27b-h100x17")[:2] == [17, 16]
@@ -126,6 +127,7 @@ def test_ranks_that_divide_badly_may_stay_without_a_module(tmp_path):
 
 
 @pytest.mark.parametrize(("trained", "recomputes"), [("", True), ("trained: {vit: none}\n", False)])
+@pytest.mark.every(2)
 def test_what_only_runs_forward_recomputes_nothing(tmp_path, trained, recomputes):
     """Where memory is short an encoder recomputes, unless it keeps nothing that a recomputation would spare."""
     rows, images = (11000, 11000, 300, 11000, 500), "patches,row\n40000,0\n40000,1\n40000,3\n"
@@ -169,6 +171,7 @@ def test_micro_batches_of_every_module_are_those_of_the_samples(tmp_path):
         ("vit: {micro_batch: 2}", "no micro-batches of its own"),
     ],
 )
+@pytest.mark.every(2)
 def test_what_cannot_be_is_a_located_error(tmp_path, fixed, told):
     with pytest.raises((InputError, Infeasible)) as caught:
         solved(seeing_job(tmp_path, fixed=fixed))

@@ -77,6 +77,7 @@ def test_the_same_job_gives_the_same_plan(inputs, plans):
     assert parallel_search.plan(within(inputs, 0.2), None) == plans[0.2]
 
 
+@pytest.mark.slow
 def test_a_plan_answers_for_its_noise_when_it_is_solved_again(inputs):
     plan = plan_of(within(inputs, 0.2))
     assert plan.uses.asked.within == 0.2 and plan.outcome.bound_over.startswith("all ")

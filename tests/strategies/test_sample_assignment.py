@@ -138,6 +138,7 @@ TEXT, PHOTO = seen(), seen((640, 480))  # 1,564 patches
 
 @pytest.mark.parametrize("vision", ["zero: 1", "tp: 2", "tp: 4"])
 @pytest.mark.parametrize("batch", [[TEXT] * 60, [PHOTO] * 60, [PHOTO, TEXT, TEXT] * 20], ids=["0:1", "1:0", "1:2"])
+@pytest.mark.every(3)
 def test_every_mix_is_packed(tmp_path, batch, vision):
     plan = plan_together(load_job(job(tmp_path, batch, vision=vision), JobOptions()))
     require_packed(plan)
@@ -249,6 +250,7 @@ def test_a_module_with_a_limit_of_its_own_does_not_keep_the_cap_on_tokens(tmp_pa
         plan_together(load_job(job(tmp_path, batch, "{tokens_per_rank: 4096}"), JobOptions()))
 
 
+@pytest.mark.slow
 def test_encoders_and_llm_are_even_over_ranks(tmp_path):
     """A tenth of what ranks would wait if samples went by the LLM's time alone, one in a micro-batch."""
     batch = [seen(*[(640, 480)] * (at % 3), text=50 + 97 * at % 900) for at in range(160)]

@@ -48,7 +48,7 @@ def problem_of(plan: Plan):
 
 @pytest.mark.parametrize("name", PLANS)
 @pytest.mark.parametrize("seed", range(share(5)))
-@pytest.mark.every(3)
+@pytest.mark.every(9)
 def test_what_packing_says_it_is_worth_is_what_the_plan_takes(name, seed):
     """The line that is optimised and the clock that is simulated agree, for any packing, but for what hides."""
     plan = PLANS[name]
@@ -154,6 +154,7 @@ def test_every_strategy_says_what_it_decides():
 
 
 @pytest.mark.parametrize("degrees", [(5,), (5, 6), (1, 3, 5), (3, 6, 12)])
+@pytest.mark.every(4)
 def test_never_worse_than_balanced_where_degrees_do_not_divide_nodes(degrees, tmp_path):
     """A group of 5 lies within a node of 8, one of 12 begins with a node, so that both take what they were priced."""
     job = JOB.replace("cpu-4", "h100x64").replace("profile: cpu", "profile: auto").replace("float32", "bf16")

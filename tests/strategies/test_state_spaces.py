@@ -44,6 +44,7 @@ def test_a_search_parts_neither(job):
 @pytest.mark.parametrize(
     "said", ["strategy: data_ranks\nsync: step\nlayout: {zero: 1}\n", "strategy: sequence_groups\nsync: micro_batch\n"]
 )
+@pytest.mark.every(2)
 def test_groups_are_single_ranks(job, said):
     plan = solve(job(said)).plan
     assert {len(group.ranks) for group in plan.groups.values()} == {1}

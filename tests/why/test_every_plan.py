@@ -56,6 +56,7 @@ def test_of_several_modules_each_is_made_faster_by_itself(path):
     assert max(gain.saved or 0.0 for gain in answer.sensitivities) > 0
 
 
+@pytest.mark.slow
 def test_a_static_layout_by_hand_is_compared_with_what_the_search_finds():
     plan = plan_at(Path("tests/golden/by_hand/zero-bubble/plan.yaml"))
     answer = pipeline.why(plan)

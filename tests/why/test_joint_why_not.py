@@ -44,7 +44,7 @@ def braces(text: str) -> str:
 
 
 @EVERY
-@pytest.mark.every(3)
+@pytest.mark.every(6)
 def test_the_problem_of_a_plan_gives_the_plan_again(placed, name):
     plan = placed(name)
     again = plan_of_layouts(plan_inputs(plan), plan.layouts)
@@ -54,6 +54,7 @@ def test_the_problem_of_a_plan_gives_the_plan_again(placed, name):
 
 
 @SOME
+@pytest.mark.every(3)
 def test_layouts_as_screens_show_them_change_nothing(placed, name):
     plan = placed(name)
     shown = step_facts(plan, score(plan)).layouts
@@ -97,6 +98,7 @@ def test_what_follows_goes_back_in_and_gives_the_same(placed):
 
 
 @EVERY
+@pytest.mark.every(3)
 def test_seconds_by_module_add_up_to_the_step_and_to_its_breakdown(placed, name):
     plan = placed(name)
     found = score(plan)
@@ -114,6 +116,7 @@ def test_seconds_by_module_add_up_to_the_step_and_to_its_breakdown(placed, name)
 
 
 @EVERY
+@pytest.mark.every(3)
 def test_every_moment_of_every_rank_is_put_down_once(placed, name):
     """Parts of a rank follow one another without gaps, and what it waits for runs on ranks that have no part in it."""
     timeline = score(placed(name)).timeline
@@ -180,6 +183,7 @@ def test_what_cannot_be_asked_says_what_can(placed, word, said):
         (("llm.vpp=2",), "pipeline"),
     ],
 )
+@pytest.mark.every(2)
 def test_what_cannot_be_says_what_binds(placed, words, said):
     answer = asked(placed("all ranks"), *words)
     assert answer.after is None and answer.seconds is None

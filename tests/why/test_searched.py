@@ -25,6 +25,7 @@ def solve(tmp_path_factory):
 
 
 @pytest.mark.parametrize("kept", ["", "recompute: full", "zero: 3, recompute: selective"])
+@pytest.mark.every(3)
 def test_a_search_asked_again_finds_what_it_found(solve, kept):
     plan = solve(kept=kept)
     answer = pipeline.why_not(plan, ("effort=2",))
@@ -34,6 +35,7 @@ def test_a_search_asked_again_finds_what_it_found(solve, kept):
 
 @pytest.mark.parametrize("kept", ["", "zero: 3, recompute: full"])
 @pytest.mark.parametrize(("change", "said"), [("zero=1", "zero: 1"), ("recompute=full", "recompute: full")])
+@pytest.mark.every(4)
 def test_a_change_is_what_the_job_could_have_said(solve, kept, change, said):
     """In the place of what it said of the same, and beside the rest."""
     plan = solve(kept=kept)
@@ -76,6 +78,7 @@ def test_a_field_of_the_layout_is_fixed_and_the_others_are_searched(solve, chang
     assert answer.after.value == pytest.approx(solve(fixed).outcome.value)
 
 
+@pytest.mark.slow
 def test_what_offload_saves_is_asked_by_its_share(solve):
     """Of 10240 tokens on a rank some activations go to the host; without that, layers are recomputed."""
     plan = solve("micro_batch: 2, tp: 1, cp: 1, pp: 1, zero: 3", length=5120)

@@ -147,6 +147,7 @@ def test_shards_of_groups_make_up_the_block() -> None:
     assert all(torch.equal(made[name], parameter) for name, parameter in whole.items())
 
 
+@pytest.mark.soak
 def test_loss_decreases() -> None:
     spec = SHAPES["nemotron"]
     model, losses = network(with_fields(spec, state_space=with_fields(SPACE, chunk=32))), []

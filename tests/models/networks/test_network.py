@@ -102,6 +102,7 @@ def test_tokens_depend_on_earlier_ones_of_their_document_alone():
     assert gradient.norm(dim=1).nonzero()[:, 0].tolist() == [8, 9]
 
 
+@pytest.mark.soak
 def test_loss_decreases():
     spec = SHAPES["llama"]
     model = network(spec)
