@@ -2,7 +2,7 @@
 
 from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -117,6 +117,20 @@ def import_names(incomplete: str) -> list[str]:
     from planner.export import ORDER_READERS
 
     return [name for name in (*target_names(), *ORDER_READERS, HF, TORCHREC) if name.startswith(incomplete)]
+
+
+def written(*names: str, help: str) -> Any:
+    """An option that names a file to write."""
+    return typer.Option(*names, help=help, callback=require_written)
+
+
+def require_written(option: typer.CallbackParam, path: Path | None) -> Path | None:
+    """Raises InputError, before the verb begins, where the file that an option names cannot be written."""
+    if path is not None and str(path) != "-":
+        from planner.files import require_writable
+
+        require_writable(path, option.opts[0])
+    return path
 
 
 Build = Annotated[

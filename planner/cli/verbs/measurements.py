@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from planner.cli.options import Dtype, Json, model_names, optional_duration
+from planner.cli.options import Dtype, Json, model_names, optional_duration, written
 from planner.errors import InputError
 from planner.extras import require_torch
 
@@ -45,7 +45,7 @@ def profile(
         ),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="File to write, instead of one in the user's cache.")
+        Path | None, written("-o", "--output", help="File to write, instead of one in the user's cache.")
     ] = None,
     json: Json = False,
 ) -> None:
@@ -221,7 +221,7 @@ def ledger(
         Path | None, typer.Argument(help="A folder of published measurements; default: your own runs.")
     ] = None,
     rows: Annotated[bool, typer.Option("--rows", help="Also list every record, or every run.")] = False,
-    svg: Annotated[Path | None, typer.Option(help="Write a scatter plot of predicted against measured here.")] = None,
+    svg: Annotated[Path | None, written(help="Write a scatter plot of predicted against measured here.")] = None,
     source: Annotated[list[str] | None, typer.Option(help="Only this source of the folder; may be repeated.")] = None,
     json: Json = False,
 ) -> None:
