@@ -69,10 +69,9 @@ def pytest_generate_tests(metafunc):
     """
     yield
     if not metafunc.config.getoption("thorough"):
+        usual = [call for call in metafunc._calls if not any(mark.name == "soak" for mark in call.marks)]
         mark = metafunc.definition.get_closest_marker("every")
-        chosen = metafunc._calls[:: mark.args[0] if mark else 1]
-        kept = [call for call in chosen if not any(mark.name == "soak" for mark in call.marks)]
-        metafunc._calls = kept or chosen
+        metafunc._calls = usual[:: mark.args[0] if mark else 1] or metafunc._calls
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m leaves any out
@@ -82,7 +81,8 @@ def pytest_collection_modifyitems(config, items):
     """
     cases: Counter[tuple[Path, str]] = Counter()
     for item in items if config.getoption("thorough") else ():
-        if mark := item.get_closest_marker("every"):
+        mark = item.get_closest_marker("every")
+        if mark and not item.get_closest_marker("soak"):
             case = item.path, item.originalname
             if cases[case] % mark.args[0]:
                 item.add_marker(pytest.mark.soak)

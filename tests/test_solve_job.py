@@ -76,6 +76,7 @@ STAGELESS = "fix: {layouts: {llm: {tp: 1, cp: 1, pp: 1}}}"
     ("strategy", "says"),
     [("sequence_groups", "or strategy: parallel_search"), ("data_ranks", "^strategy: parallel_search, or another job")],
 )
+@pytest.mark.every(2)
 def test_a_job_with_experts_that_a_strategy_refuses_names_one_that_can(tmp_path, strategy, says):
     """Groups hold all experts on each rank, which do not fit; a search shards them, and plans the job."""
     small_cluster(tmp_path, "h100-80gb", 8)

@@ -16,7 +16,7 @@ SMALL = Decoder(
 )
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_the_best_is_the_least_over_each_choice_of_a_degree():
     step = Step(SMALL, 16, 4096, 32)
     best = best_layout(step, eos())

@@ -43,6 +43,7 @@ def test_k2_fits_with_four_stages():
     assert all(kind in stage for stage in said["stages"] for kind in KINDS)
 
 
+@pytest.mark.slow
 def test_k2_does_not_fit_with_one_stage():
     """Of 65.3 billion parameters each rank would hold an eighth: 16 bytes of each are more than the device has; under
     ZeRO-1 weights and float32 gradients leave too little for the activations of four sequences.

@@ -106,6 +106,7 @@ def test_long_ids_are_broken_behind_slashes_alone(pieces):
     assert all(len(line) <= ID_COLUMNS or line.count("/") <= 1 for line in (*first, last))
 
 
+@pytest.mark.slow
 def test_another_plans_run_and_no_run_at_all(path, plan, tmp_path):
     (step,) = plan.steps
     other = with_fields(plan, name="other", steps=(with_fields(step, micro_batches=step.micro_batches[::-1]),))

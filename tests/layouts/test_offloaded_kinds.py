@@ -155,6 +155,7 @@ def asked(layout):
     return {name: getattr(layout, name) for name in (*names, "dispatch", "overlap")}
 
 
+@pytest.mark.slow
 def test_a_search_names_kinds_and_its_bound_leaves_none_out(job):
     case = (*JOBS[0][:3], "tp: 1, cp: 1, pp: 1", 60.0)
     inputs, _ = job(*case)

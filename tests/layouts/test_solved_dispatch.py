@@ -101,6 +101,7 @@ def test_what_is_simulated_has_it_and_takes_no_longer_than_with_others(made, top
         assert plan.outcome.quickest.value <= other * (1 + 1e-8)
 
 
+@pytest.mark.slow
 def test_the_bound_holds_for_every_kind(made):
     problem, found = space_of(made(7, "zero: 1, cp: 1", Knobs()))
     least = layout_bounds(problem, found)[0]

@@ -190,6 +190,7 @@ def test_a_framework_offloads_only_where_it_can(screened, offload):
         assert not launch_refusals(layout_at(problem.trained, space, int(place)), facts, problem.knobs)
 
 
+@pytest.mark.slow
 def test_a_framework_without_offload_has_the_layouts_of_a_job_that_forbids_it(screened):
     """Byte for byte, and so does a device without a link to its host."""
     _, _, forbidden = screened(LONG, "offload: 0")

@@ -83,7 +83,7 @@ def test_more_memory_never_makes_what_is_constructed_worse(seed, objective):
     assert reached[-1] < reached[0]
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_the_same_input_gives_the_same_order():
     pipeline = made_up(3, 4, 6)
     made = construct(pipeline, "step", 0.0)
@@ -92,7 +92,7 @@ def test_the_same_input_gives_the_same_order():
     assert len({anneal(pipeline, "step", made.order, 300_000, 0.0, 5) for _ in range(2)}) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_moving_slots_about_finds_what_no_rule_makes():
     pipeline = uniform_pipeline(4, 8, (18.522, 18.086, 9.337), 0.601, 6.0)
     made = construct(pipeline, "step", 0.0)

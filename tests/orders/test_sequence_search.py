@@ -23,6 +23,7 @@ def test_an_order_is_worth_what_it_takes_in_its_sequence_and_no_worse_than_in_th
     assert made.result.seconds >= bound_any_sequence(pipeline, "step").seconds
 
 
+@pytest.mark.slow
 def test_some_sequence_is_shorter_than_the_one_given_can_be():
     gained = [search_sequences(made_up(seed, 3, 6, 3.0), effort=1) for seed in range(4)]
     assert any(made.sequence != tuple(range(6)) for made in gained)

@@ -83,6 +83,7 @@ def test_the_front_is_that_of_every_layout_by_simulation(tmp_path, seed):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fixed", [OPEN, "tp: 2, zero: 1", "dtype: float32, cp: 1"])
+@pytest.mark.every(3)
 def test_no_choice_is_quicker_than_the_work_on_it(tmp_path, fixed):
     inputs = pooled(tmp_path, (H100,), fixed=fixed)
     for offer in inputs.offers:
@@ -106,6 +107,7 @@ def test_what_states_alone_do_not_fit_on_is_infeasible(tmp_path):
         pipeline.decide(offer.inputs)
 
 
+@pytest.mark.slow
 def test_every_point_by_itself_is_the_same_plan(tmp_path):
     """The job with the cluster of a point in place of its pool, and without the run."""
     for point in front_of(pooled(tmp_path, (H100, A100), fixed=OPEN)).points:
@@ -198,6 +200,7 @@ def test_equal_choices_are_solved_once_and_the_first_is_taken(tmp_path):
     assert len(front) == 2 and {each.offer.offered.region for each in front} == {"here"}
 
 
+@pytest.mark.slow
 def test_a_budget_that_nothing_meets_is_told_what_it_would_take(tmp_path):
     inputs = pooled(tmp_path, (H100, A100), "usd: 100, days: 12")
     with pytest.raises(Infeasible) as caught:

@@ -174,7 +174,7 @@ def test_a_torn_line_is_measured_again(machine, base, tmp_path):
     assert sorted(journal.read_text().splitlines()) == sorted(lines)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_second_model_keeps_the_first_and_shares_the_collectives(machine, base, tmp_path):
     target = tmp_path / "cpu.yaml"
     first = profile("toy", model_of(llm=DECODER), base, OPTIONS, target)
@@ -223,7 +223,7 @@ def test_another_shape_or_dtype_is_measured_anew(machine, base, tmp_path, spec, 
     assert {piece.kind for piece in machine.asked} == OF_MODULES | ({"frozen"} if spec is VIT else set())
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_finer_profile_uses_the_quick_one(machine, base, tmp_path):
     target, model = tmp_path / "cpu.yaml", model_of(llm=DECODER)
     profile("toy", model, base, OPTIONS, target)

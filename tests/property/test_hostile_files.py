@@ -112,7 +112,7 @@ def few_bytes() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.every(60)
+@pytest.mark.every(100)
 @pytest.mark.parametrize("number", range(300))
 def test_hostile_commands(tmp_path, number):
     command = command_on(number, tmp_path)

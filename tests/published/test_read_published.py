@@ -121,7 +121,7 @@ def published(shared):
     return read_published(shared / "published")
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_shared_rows_are_all_accounted_for(published, shared):
     cases, skipped = published
     folder = shared / "published"

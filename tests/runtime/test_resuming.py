@@ -163,12 +163,6 @@ def results(request, tmp_path_factory):
     return launch(saved_and_resumed, 2, pairs, folder)[0], folder
 
 
-@pytest.fixture(scope="module")
-def results_of_four(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("four")
-    return launch(saved_and_resumed, 4, FOUR, folder)[0], folder
-
-
 every = pytest.mark.parametrize("name", soaked(PAIRS, OFTEN))
 
 
@@ -190,14 +184,6 @@ def test_one_process_goes_on_from_there_too(results, name):
     verified = results[0][name][1][1]
     assert (verified.loss_rel_err <= 1e-12, verified.grad_rel_err <= 1e-12) == (True, True), verified
     assert verified.steps == 2
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("name", FOUR)
-def test_several_ways_at_once_go_on_the_same(results_of_four, name):
-    found, folder = results_of_four
-    require_same_losses(*found[name])
-    require_same_states(folder / name, FOUR[name][0].layouts)
 
 
 def require_same_losses(first, then):

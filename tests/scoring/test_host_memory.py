@@ -61,6 +61,7 @@ def test_a_host_has_what_the_cluster_says_or_what_machines_with_its_devices_have
     assert host_bytes(assumed.cluster, unknown, 9) == FREE_SHARE * 8 * device.memory_gib * GIB
 
 
+@pytest.mark.slow
 def test_no_plan_has_more_in_a_host_than_there_is(tmp_path):
     """It fits as long as the limit is what its ranks have together, and every verb says the same of less."""
     found = score(plan_with(tmp_path))

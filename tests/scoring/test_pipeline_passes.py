@@ -50,6 +50,7 @@ def test_an_order_takes_what_the_simulator_says(laid, name):
     assert objective_seconds(replica.pipeline, order, "step") == pytest.approx(simulated.step_seconds, rel=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.every(3)
 @pytest.mark.parametrize("seed", range(3))
 def test_what_an_order_holds_is_what_the_simulator_counts(laid, seed):
@@ -70,6 +71,7 @@ def test_what_an_order_holds_is_what_the_simulator_counts(laid, seed):
     assert checked
 
 
+@pytest.mark.slow
 def test_where_activations_are_made_again_backward_stays_whole(laid):
     plan = laid(fixed="pp: 4, vpp: 1, micro_batch: 1, recompute: full")
     assert not splits_backward(plan)

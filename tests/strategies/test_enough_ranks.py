@@ -25,7 +25,7 @@ CASES = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("model", "ranks", "per_node", "sizes", "fixed"), CASES)
-@pytest.mark.every(4)
+@pytest.mark.every(8)
 def test_so_many_ranks_do_and_a_node_less_does_not(tmp_path, model, ranks, per_node, sizes, fixed):
     with pytest.raises(Infeasible) as refused:
         parallel_search.plan(inputs_on(tmp_path, ranks, per_node, model, sizes, fixed), None)

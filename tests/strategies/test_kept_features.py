@@ -89,6 +89,7 @@ def test_a_forward_takes_its_share_of_computing_and_the_bytes_over_the_rate(tmp_
         assert plan_flops(plan) < plan_flops(computed)
 
 
+@pytest.mark.slow
 def test_more_epochs_are_never_slower_and_bytes_are_those_of_all_samples(tmp_path):
     seconds = [score(fixed_plan(tmp_path, "host", epochs)).step_seconds for epochs in (2, 3, 10)]
     assert seconds == sorted(seconds, reverse=True)

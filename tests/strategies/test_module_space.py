@@ -49,6 +49,7 @@ def test_encoders_have_all_parts_of_their_items(space):
     assert len(encoder_parts(space.inputs, "vision")) == len(sizes)  # an image is one part
 
 
+@pytest.mark.slow
 def test_candidates_cover_every_placement_and_all_ranks(space):
     found = joint_candidates(space)
     assert {each.places["vision"] for each in found} == {"all", "first_stage", "apart"}

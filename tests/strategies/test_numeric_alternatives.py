@@ -39,7 +39,7 @@ def changes(plan):
 
 
 @pytest.mark.slow
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize("sizes", [(4096,) * 16, LENGTHS], ids=["equal", "unequal"])
 def test_each_is_predicted_as_it_is_told(job, sizes):
     plan = solved(job(sizes, software=ANY))

@@ -6,15 +6,12 @@ from itertools import product
 import pytest
 
 from planner import files, pipeline
-from planner.costs.memory.allowed_memory import oom_chance
-from planner.costs.memory.footprint import footprint
 from planner.errors import Infeasible, InputError
-from planner.layouts.screening.layout_screening import closed_form_parts, fullest_columns, screen
+from planner.layouts.screening.layout_screening import closed_form_parts, screen
 from planner.layouts.space.launchable_layouts import layouts_of
-from planner.layouts.space.layout_fields import RECOMPUTE, SEARCHED_FIELDS, columns_for, layout_of
+from planner.layouts.space.layout_fields import SEARCHED_FIELDS, layout_of
 from planner.layouts.space.layout_problem import fixed_fields, layout_problem
 from planner.layouts.space.layout_space import layout_at, layout_space
-from planner.plan.descriptions import fixable_layout, layout_text
 from planner.plan.legal.plan_laws import violations
 from planner.plan.plan_file import Plan, assignments
 from planner.scoring.bounds.plan_space import plan_space_seconds
@@ -22,7 +19,7 @@ from planner.scoring.score import score
 from planner.scoring.step_simulation import step_seconds
 from planner.specs.base import Ranks, with_fields
 from planner.specs.inputs import JobOptions, load_job
-from planner.specs.parallelism import Parallelism, decided_fields
+from planner.specs.parallelism import Parallelism
 from planner.strategies import parallel_search, unsupported
 from planner.strategies.assignment.module_items import (
     assign_least_loaded,
@@ -113,7 +110,7 @@ def test_no_layout_that_comes_out_even_is_left_out(made):
     ],
 )
 @pytest.mark.parametrize("sizes", [(4096,) * 16, VARIED])
-@pytest.mark.every(4)
+@pytest.mark.every(12)
 def test_plans_are_legal_and_worth_what_they_say(made, fixed, sizes):
     plan = parallel_search.plan(made(8, sizes, f"{fixed}, recompute: full"), None)
     assert violations(plan) == []
@@ -134,12 +131,6 @@ def test_zero_bubble_is_planned_as_it_is_simulated(made, schedule, sizes):
     assert plan.layouts["llm"].recompute == "none"
     assert score(plan).step_seconds == pytest.approx(plan.outcome.value, rel=1e-8)
     assert plan.outcome.bound <= plan.outcome.value < plain.outcome.value
-
-
-def test_zero_bubble_recomputes_nothing_that_the_job_wishes(made):
-    with pytest.raises(InputError, match="for weights' gradients") as refused:
-        made(8, (4096,) * 16, "tp: 2, pp: 4, schedule: zb_h1", kept="recompute: full")
-    assert "fix.layouts.llm" in refused.value.where
 
 
 def numbers(**few):
@@ -191,7 +182,7 @@ def test_what_is_fixed_is_kept(made):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("words", ["zero: 3", "recompute: full", "zero: 1, recompute: selective"])
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 def test_what_a_job_says_of_states_is_fixed_wherever_it_says_it(made, words):
     """Under `layout` as under `fix.layouts`: the same plan, which says it, and never one that beats a free search's."""
     here = parallel_search.plan(made(fixed="tp: 2, pp: 1", kept=words), None)
@@ -214,22 +205,6 @@ def test_what_is_fixed_of_a_module_goes_before_what_is_said_of_all(made):
 
 
 # ---------------------------------------------------------------------------------------------------------- memory
-
-
-def test_what_is_chosen_fits_and_what_is_refused_does_not(made):
-    inputs = made(8, (8192,) * 16)
-    problem = layout_problem(inputs)
-    found = layout_space(problem.trained, 8, Parallelism())
-    screened = screen(problem, found)
-    fits = screened.fits(problem)
-    for place in range(0, len(fits), 41):
-        layout = layout_at(problem.trained, screened.layouts, place)
-        at = fullest_columns(problem, columns_for(layout, problem.trained))
-        stages = [footprint(problem.trained.module, at, problem.accounting, stage) for stage in range(layout.pp)]
-        worst = max(float(each.total) for each in stages)
-        risk = float(oom_chance(worst, problem.device_bytes, problem.accounting.spread))
-        within = worst <= problem.device_bytes * (1 - problem.limits.memory_margin)
-        assert fits[place] == (risk <= problem.limits.oom_chance and within)
 
 
 @pytest.mark.parametrize("mesh", ["pp: 1", "pp: 2, vpp: 1, schedule: 1f1b", "pp: 2, vpp: 4"])
@@ -280,13 +255,6 @@ def test_more_memory_is_never_worse(made):
     roomy = replace(inputs, devices={kind: with_fields(inputs.device, memory_gib=1000.0)})
     least, own = (parallel_search.plan(each, None).outcome.quickest.value for each in (roomy, inputs))
     assert least <= own * (1 + 1e-9)
-
-
-def test_the_smallest_change_keeps_a_fixed_schedule(made):
-    """A change of degrees alone would have chunks, which zero-bubble schedules have none of."""
-    with pytest.raises(Infeasible, match="schedule zb_h1 fits") as refused:
-        parallel_search.plan(made(8, (8192,) * 64, "tp: 1, pp: 2, zero: 0, schedule: zb_h1"), None)
-    assert refused.value.fix.endswith(" instead")
 
 
 def test_a_batch_that_does_not_come_out_even(made):
@@ -340,19 +308,6 @@ def test_experts_have_a_mesh_of_their_own(made):
     assert (layout.ep, layout.etp) == (4, 2)
 
 
-def test_a_layout_says_itself_and_as_a_job_would_fix_it(made):
-    trained = layout_problem(made()).trained
-    layout = layout_of(trained, numbers(tp=4, pp=2, zero=1, recompute=RECOMPUTE.index("selective")))
-    degrees = "tp: 4, cp: 1, pp: 2, dp: 1"
-    assert layout_text(layout) == f"{{{degrees}, zero: 1, recompute: selective, micro_batch: 1, dtype: bf16}}"
-    fixed = decided_fields(fixable_layout(layout))
-    assert fixed == {
-        "tp": 4, "pp": 2, "dp": 1, "zero": 1, "recompute": "selective", "schedule": "1f1b", "micro_batch": 1,
-    }  # fmt: skip
-    words = ", ".join(f"{name}: {value}" for name, value in fixed.items())
-    assert fixed_layout(made(fixed=words)) == layout
-
-
 # -------------------------------------------------------------------------------------------------------- supports
 
 
@@ -393,10 +348,3 @@ def test_of_unequal_sequences_a_slower_layout_that_fits_is_found(made):
     fits = screened.fits(problem)
     assert fits.any() and not fits.all()
     assert not violations(parallel_search.plan(tight, None))
-
-
-def test_the_limit_in_tokens_is_what_an_error_names(made):
-    inputs = made(8, (4096,) * 16, "pp: 4")
-    job = with_fields(inputs.job, limits=with_fields(inputs.job.limits, tokens_per_rank=512))
-    with pytest.raises(Infeasible, match=r"512 tokens a rank.*2,048 of the longest sequence, 4,096"):
-        parallel_search.plan(replace(inputs, job=job), None)

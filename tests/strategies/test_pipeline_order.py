@@ -60,6 +60,7 @@ def solved(inputs):
         (f"{ONE_LAYOUT}, tp: 1, zero: 3", (4096,) * 8, 4),
     ],
 )
+@pytest.mark.every(2)
 def test_no_order_made_by_hand_is_better(made, fixed, sizes, ranks):
     inputs = made(fixed, sizes, ranks)
     plan = solved(inputs)

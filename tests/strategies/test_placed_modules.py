@@ -4,7 +4,6 @@ that they go back into the job.
 
 import tempfile
 from collections import Counter
-from dataclasses import replace
 from functools import cache
 from math import isclose
 from pathlib import Path
@@ -16,7 +15,7 @@ from hypothesis import strategies as st
 from planner import pipeline
 from planner.cli.views.prediction_tables import change_text
 from planner.costs.pricing import pricing_of
-from planner.errors import Infeasible, InputError, Unsupported
+from planner.errors import InputError, Unsupported
 from planner.plan.descriptions import module_layout_text
 from planner.plan.legal.plan_laws import violations
 from planner.plan.plan_file import Edge, Group, Layout, Plan, assignments
@@ -26,10 +25,10 @@ from planner.scoring.score import score
 from planner.specs.base import Layers, Ranks, with_fields
 from planner.specs.inputs import JobOptions, load_job
 from planner.strategies.assignment.encoder_orders import EncoderOrder, orders_of
-from planner.strategies.static.layouts_plan import plan_together, priced_together, solve_together
+from planner.strategies.static.layouts_plan import plan_together, priced_together
 from planner.strategies.static.memory_fit import memory_fit_of_job
 from tests.examples import examples
-from tests.placed_jobs import MODEL, NO_CLIPS, NO_IMAGES, OFTEN, PLACEMENTS, ROWS, placed_job
+from tests.placed_jobs import MODEL, NO_CLIPS, NO_IMAGES, OFTEN, PLACEMENTS, placed_job
 from tests.plans import timed
 
 
@@ -136,28 +135,6 @@ def test_the_first_stage_is_that_of_the_readers_order_of_ranks(tmp_path):
     assert apart.layouts["vit"].ranks == Ranks((0,))
 
 
-def test_equal_images_stay_with_the_replicas_that_read_them(tmp_path):
-    """Nothing leaves a rank: each item is computed where it is read."""
-    images = "patches,row\n" + "".join(f"16,{row}\n" for row in range(len(ROWS)))
-    plan = planned(tmp_path, PLACEMENTS["first stage"], images=images, clips=NO_CLIPS, rows=(40,) * 12)
-    found, price = score(plan), pricing_of(plan).price
-    sends = [t for t in found.tasks if t.phase == "send" and is_between_modules(t)]
-    assert sends and all(t.ranks == t.peers and price(t).value == 0 for t in sends)
-    placed = [a for row in plan.steps[0].micro_batches for a in assignments(plan, row)]
-    read, seen = (
-        {(a.group[-1], item) for a in placed if a.module == name for item in a.items} for name in ("llm", "vit")
-    )
-    assert read == seen
-
-
-def test_a_replica_whose_sample_has_all_images_gives_some_away(tmp_path):
-    images = "patches,row\n" + "512,0\n" * 16
-    fixed = PLACEMENTS["first stage"]
-    plan = planned(tmp_path, fixed, images=images, clips=NO_CLIPS, rows=(2200, 2200), max_tokens=4096)
-    (row,) = plan.steps[0].micro_batches
-    assert {name: len(items) for name, items in row["vit"].items()} == {"vit.dp0": 8, "vit.dp1": 8}
-
-
 @pytest.mark.parametrize("name", PLACEMENTS)
 @pytest.mark.every(3)
 def test_states_of_a_rank_are_those_of_its_modules_together(plan_of, name):
@@ -200,11 +177,6 @@ def test_a_batch_without_any_image_or_clip(tmp_path):
 def test_placements_that_cannot_be(tmp_path, fixed, message, where):
     error = refusal(tmp_path, fixed)
     assert message in error.message and where in error.where
-
-
-def test_ranks_of_every_module_are_refused(tmp_path):
-    error = refusal(tmp_path, PLACEMENTS["all ranks"], layout="{ranks: 0-1}")
-    assert "its ranks do not" in error.message and "under fix.layouts" in error.fix
 
 
 def test_a_plan_that_moved_a_module_from_where_its_job_has_it(tmp_path):
@@ -255,17 +227,6 @@ def test_an_encoder_larger_than_a_rank_fits_only_sharded_or_apart(tmp_path):
             assert possible.fits and possible.plan.layouts == found.change.layouts
             assert possible.scores[0].step_seconds == found.change.seconds
             assert possible.scores[0].peak_bytes == found.change.bytes_needed
-
-
-def test_the_rank_that_is_fullest_is_named_with_its_modules(tmp_path):
-    """The encoder of rank 3 alone is larger than the LLM of the others, which do not fit either."""
-    large = MODEL.replace("vit: {kind: vit, layers: 2, hidden: 16, heads: 4, ffn: 32", LARGE)
-    fixed = {"llm": "ranks: 0-2", "vit": "ranks: 3", "ear": "ranks: 0"}
-    inputs = load_job(placed_job(tmp_path, fixed, model=large, layout="{dtype: float32}"), JobOptions())
-    (kind,) = inputs.devices
-    tiny = replace(inputs, devices={kind: with_fields(inputs.devices[kind], memory_gib=0.6)})
-    with pytest.raises(Infeasible, match="rank 3 of `vit` would hold"):
-        solve_together(tiny)
 
 
 def test_items_that_a_job_does_not_define_are_asked_for(tmp_path):

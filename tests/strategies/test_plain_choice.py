@@ -119,6 +119,7 @@ EXPERTS = ("mixtral-8x7b", [4096] * 64)
 @pytest.mark.parametrize(
     ("model", "sizes"), [("llama-3-8b", [8192] * 64), pytest.param(*EXPERTS, marks=pytest.mark.soak)]
 )
+@pytest.mark.every(4)
 def test_with_any_framework_the_plan_is_no_less_plain_than_the_quickest_and_within_the_noise(
     model, sizes, software, tmp_path
 ):

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner import files, pipeline
-from planner.errors import Infeasible, InputError, Unsupported
+from planner.errors import Infeasible, InputError
 from planner.plan.legal.plan_laws import require_legal, violations
 from planner.plan.pack_fill import pack_fill
 from planner.plan.plan_file import Plan, assignments
@@ -214,16 +214,6 @@ def test_inputs_of_encoders_are_limited_where_there_are_samples(tmp_path):
         load_job(written(tmp_path, texts), JobOptions())
 
 
-def test_a_micro_batch_of_samples_and_packs_exclude_each_other(tmp_path):
-    path = Path(job(tmp_path, [TEXT] * 16))
-    path.write_text(path.read_text().replace("llm: {zero: 3}", "llm: {zero: 3, micro_batch: 2}"))
-    with pytest.raises(InputError, match="fixes a micro_batch of 2") as refused:
-        pipeline.predict(str(path))
-    assert "fix.layouts.llm.micro_batch" in refused.value.where
-    path.write_text(path.read_text().replace(BOTH, "{tokens_per_rank: 4096}"))
-    assert len(pipeline.predict(str(path)).plan.steps[0].micro_batches) == 1  # of two samples, within the cap
-
-
 def test_a_plan_edited_beyond_a_limit_is_refused(tmp_path):
     plan = pipeline.predict(job(tmp_path, [PHOTO, TEXT] * 20)).plan
     tight = with_fields(plan.uses.limits, inputs_per_rank={"llm": 4096, "vision": 1563})
@@ -260,21 +250,3 @@ def test_encoders_and_llm_are_even_over_ranks(tmp_path):
     assert packed.plan.uses.items == alone.plan.uses.items
     waits, apart = (found.parts["waiting"] for found in (packed, alone))
     assert packed.scores[0].step_seconds < alone.scores[0].step_seconds and waits < apart
-
-
-def test_text_alone_is_packed_where_its_layout_is_fixed(tmp_path):
-    """One module: `predict` packs, and strategies, which decide micro-batches by themselves, say what they keep."""
-    (tmp_path / "rows.txt").write_text("\n".join(["300", "700", "500"] * 16) + "\n")
-    head = (
-        "format: planner.job/1\nname: t\nmodel: llama-3-8b\ncluster: h200x8\nlimits: {inputs_per_rank: {llm: 1000}}\n"
-    )
-    path = tmp_path / "job.yaml"
-    path.write_text(
-        f"{head}workload: {{lengths: {{from: file, path: rows.txt}}, batch_rows: 48}}\nlayout: {{zero: 3}}\n"
-        "fix: {layouts: {llm: {dp: 8}}}\n"
-    )
-    found = pipeline.predict(str(path))
-    require_packed(found.plan)
-    assert len(found.plan.steps[0].micro_batches) == 3  # 24,000 tokens on 8 ranks of 1,000
-    with pytest.raises(Unsupported, match="strategies keep tokens_per_rank"):
-        pipeline.solve(str(path.write_text(path.read_text().split("fix:")[0]) and path))

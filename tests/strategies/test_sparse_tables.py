@@ -111,14 +111,6 @@ def test_a_plan_has_every_table_once_and_its_loads_add_up(plan: Plan):
     assert plan.made.decided["tables"] == "sparse_tables"
 
 
-def test_one_group_is_plain_sharding(tmp_path: Path):
-    fixed = pipeline.solve(str(table_job(tmp_path, CSV, ", groups: 1"))).plan
-    loads = table_loads(fixed)
-    assert loads
-    assert not loads.average.any()
-    assert loads.group.ranks == fixed.size
-
-
 def test_laws_of_tables_name_what_is_broken(plan: Plan):
     placed = plan.embeddings
     assert placed
@@ -172,13 +164,6 @@ def test_tables_beyond_all_ranks_say_how_many_would_do(tmp_path: Path):
     with pytest.raises(Infeasible) as caught:
         pipeline.solve(str(job))
     assert caught.value.fix.endswith("ranks in one group")
-
-
-def test_other_strategies_leave_no_table_out(tmp_path: Path):
-    job = table_job(tmp_path, CSV)
-    job.write_text(job.read_text().replace("strategy: sparse_tables", "strategy: data_ranks"))
-    with pytest.raises(InputError, match="places no embedding tables"):
-        pipeline.solve(str(job))
 
 
 @pytest.mark.parametrize(

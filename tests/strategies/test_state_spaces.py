@@ -36,6 +36,7 @@ def job(tmp_path):
     return made
 
 
+@pytest.mark.slow
 def test_a_search_parts_neither(job):
     layout = solve(job("strategy: parallel_search\n")).plan.layouts["llm"]
     assert (layout.tp, layout.cp) == (1, 1)

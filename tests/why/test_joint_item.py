@@ -30,6 +30,7 @@ def cells(plan: Plan):
 
 @pytest.mark.slow
 @FEW
+@pytest.mark.every(2)
 def test_every_item_is_where_the_plan_has_it(placed, name):
     plan = placed(name)
     readers = {edge.source: plan.feeds_of(edge) for edge in plan.edges}

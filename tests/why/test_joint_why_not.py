@@ -78,7 +78,7 @@ def test_layouts_as_screens_show_them_change_nothing(placed, name):
         ("all ranks", ["llm.recompute=norm,attention"], {"llm": "tp: 2, recompute: [norm, attention]"}),
     ],
 )  # fmt: skip
-@pytest.mark.every(3)
+@pytest.mark.every(5)
 def test_a_change_costs_what_the_changed_job_gives(placed, tmp_path, name, words, other):
     answer = asked(placed(name), *words)
     wanted = solved(tmp_path, PLACEMENTS[name] | other)
@@ -190,6 +190,7 @@ def test_what_cannot_be_says_what_binds(placed, words, said):
     assert answer.infeasible is not None and said in answer.infeasible.message and answer.infeasible.fix
 
 
+@pytest.mark.slow
 def test_packs_are_made_again_for_another_budget(tmp_path):
     job = Path(placed_job(tmp_path, PLACEMENTS["all ranks"]))
     limits = "limits: {inputs_per_rank: {llm: 40, vit: 64}}\n"

@@ -54,7 +54,7 @@ def keeping(kib: float) -> ModuleCosts:
 
 
 @pytest.mark.slow
-@pytest.mark.every(3)
+@pytest.mark.every(6)
 @pytest.mark.parametrize("change", ["degrees=1,2,4", "zero=3", "recompute=none"])
 def test_what_already_is_costs_nothing(plan, change):
     answer = pipeline.why_not(plan, (change,))
@@ -96,6 +96,7 @@ def test_a_gib_more_is_as_many_tokens_as_fit_every_kind(plan):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("which", soaked(["longest", "shortest"], ["shortest"]))
+@pytest.mark.every(2)
 def test_an_item_has_each_degree_on_each_kind(plan, which):
     sizes = plan.uses.items["llm"]
     item = (max if which == "longest" else min)(sizes, key=lambda i: sizes[i])

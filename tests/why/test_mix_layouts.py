@@ -177,6 +177,7 @@ def test_a_job_without_mixes_or_layouts_to_decide_is_refused(tmp_path, more, len
     assert message in error.value.message and "job.yaml" in error.value.where and error.value.fix
 
 
+@pytest.mark.slow
 def test_where_nothing_fits_the_mix_is_named(tmp_path):
     with pytest.raises(Infeasible) as error:
         choose(mixed_job(tmp_path, "limits: {memory_margin: 0.99}"))

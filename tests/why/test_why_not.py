@@ -119,6 +119,7 @@ def test_another_zero_stage_brings_its_sync_and_a_strategy_that_can(plan):
     assert pipeline.why_not(plan, ("sync=step", "zero=3")).infeasible
 
 
+@pytest.mark.slow
 def test_an_item_that_does_not_fit_is_told_the_least_degree_that_holds_it(wide):
     item, size = max(wide.uses.items["llm"].items(), key=lambda entry: entry[1])
     answer = pipeline.why_not(wide, (f"items.{item}.degree=2",))

@@ -17,7 +17,6 @@ from planner.specs import library
 from planner.specs.base import Layers, Ranks, with_fields
 from planner.specs.hardware.profile import CollectiveCosts, CollectivePoint, ModuleCosts, PassCosts, PassFit, Profile
 from planner.specs.inputs import JobOptions, load_job
-from planner.why.resize_cluster import with_memory
 from tests.plans import sharded_plan, staged_plan
 
 FORWARD = PassFit(ms_per_token2=1e-4, ms_per_token=0.02, ms=0.3)
@@ -159,14 +158,6 @@ def inputs_of(tmp_path):
     return inputs
 
 
-def test_more_memory_allows_more_tokens_with_recompute(inputs_of):
-    """Where the job limits tokens, a GiB is as many of them as its layers hold: four of each kind, and the ends or,
-    where that is more, what one of them makes again.
-    """
-    more = [with_memory(inputs_of(how), 1.0)[0].job.limits.tokens_per_rank - 1024 for how in WORDS]
-    assert more == [2**20 // (4 * kept + max(2, 16 - kept)) for kept in (16, 6, 1)]
-
-
 def test_a_profile_without_that_recompute_is_refused(inputs_of):
     """It would be priced as if nothing were recomputed."""
     before = with_fields(MEASURED, recomputing={})
@@ -178,19 +169,6 @@ def test_a_profile_without_that_recompute_is_refused(inputs_of):
         assert "planner profile tiny-decoder" in refused.value.fix
     again = with_fields(PLANS[1].layouts["llm"], recompute="full")
     assert unmeasured_recompute(with_fields(before, source="published"), again, range(4)) == []
-
-
-def test_a_plan_with_a_profile_without_that_recompute_is_refused():
-    """Also a plan solved or written before layers were measured so; published costs are taken as they are."""
-    before = with_fields(MEASURED, recomputing={})
-    for plan in PLANS:
-        assert pricing_of(measured(plan, "none", before)).price
-        assert pricing_of(measured(plan, "full", PUBLISHED)).price
-        for how, said in (("full", "full"), ({"1-2": "selective"}, "selective")):
-            with pytest.raises(InputError, match=f"`llm` was measured without recompute {said}") as refused:
-                score(measured(plan, how, before))
-            assert refused.value.where == "uses.prices.modules.llm"
-            assert "planner profile" in refused.value.fix
 
 
 def test_a_device_kind_without_that_recompute_is_named():
