@@ -108,7 +108,7 @@ def perturb(state: StreamSearch) -> None:
 
 def restrict_shapes(shapes: Ints, random: np.random.Generator) -> Ints:
     """The shapes that may hold each item, a few of which, most of them long, are restricted to one random shape."""
-    restricted = shapes.copy()
+    restricted: Ints = shapes.copy()
     for _ in range(int(random.integers(1, RESTRICTED_SEQUENCES + 1))):
         item = int(len(shapes) * random.random() ** 4)
         restricted[item, 0] = shapes[item, int(random.integers((shapes[item] >= 0).sum()))]

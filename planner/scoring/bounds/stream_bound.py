@@ -188,30 +188,30 @@ def rank_types(table: PackingTable, ranks: list[RankRole], span: float) -> Itera
 def multipliers_prove(excess: Excess, point: Floats) -> bool:
     """Whether some multipliers make the excess positive: a pattern search from `point`, one coordinate at a time."""
     best, step, types = excess(point), 0.25, len(excess.roles)
-    rows = [*zip(excess.time, excess.room, strict=True)]
+    shares = [*zip(excess.time, excess.room, strict=True)]
     while best <= 0 and step > FINEST_STEP:
         gained, (paid, prices) = False, excess.paid(point)
         before, in_all = np.full(paid.shape[1], np.inf), float(prices @ excess.ranks)
         # The least at types whose turn has been, and at those whose has not
         behind = np.minimum.accumulate(np.vstack([paid, before])[::-1])[::-1]
         for axis, price in enumerate(prices[excess.roles].tolist()):
-            others, now, time, room = np.minimum(before, behind[axis + 1]), point.item(axis), *rows[axis]
+            others, now, time, room = np.minimum(before, behind[axis + 1]), point.item(axis), *shares[axis]
             for share in (min(1.0, now + step), max(0.0, now - step)):
                 if share == now:
                     continue
-                row = share * time + (1 - share) * room
-                row = row if price == 1.0 else price * row
-                value = float(excess.sequences @ np.minimum(others, row)) - in_all
+                pays = share * time + (1 - share) * room
+                pays = pays if price == 1.0 else price * pays
+                value = float(excess.sequences @ np.minimum(others, pays)) - in_all
                 if value > best:
-                    best, point, paid[axis], gained = value, with_entry(point, axis, share), row, True
+                    best, point, paid[axis], gained = value, with_entry(point, axis, share), pays, True
                     break
             if best > 0:
                 return True
             before = np.minimum(before, paid[axis])
         for role in range(1, len(prices)):
             of = excess.roles == role
-            shares = point[:types, None][of]
-            own = (shares * excess.time[of] + (1 - shares) * excess.room[of]).min(axis=0, initial=np.inf)
+            parts = point[:types, None][of]
+            own = (parts * excess.time[of] + (1 - parts) * excess.room[of]).min(axis=0, initial=np.inf)
             others = paid[~of].min(axis=0, initial=np.inf)
             for sign in (step, -step):
                 tried = with_entry(prices, role, prices[role] * (1 + sign))
@@ -227,6 +227,6 @@ def multipliers_prove(excess: Excess, point: Floats) -> bool:
 
 def with_entry(point: Floats, axis: int, value: float) -> Floats:
     """The point with another value at one axis."""
-    moved = point.copy()
+    moved: Floats = point.copy()
     moved[axis] = value
     return moved
