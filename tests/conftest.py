@@ -32,6 +32,14 @@ processes.PRELOADED_MODULES += [  # whatever launches first: ranks are forked fr
     "tests.runtime.one_process",
 ]
 
+TOGETHER = {  # what files need that a worker has once: these go to one worker, and first, as they take long
+    "syntax trees": ("test_architecture", "test_docstrings", "test_language", "files/test_bounded_read"),
+    "pages": ("report/",),
+    "ranks": ("launch/",),
+    "transformers": ("hf/", "models/networks/", "models/checkpoints/", "models/kernels/"),
+    "plans to ask about": ("why/test_joint", "why/test_why", "why/test_group_slack", "why/test_kinds"),
+}
+
 UNSET = "PLANNER_SHARED is not set"
 ALLOWED = ("CUDA", "GPU", "network namespaces", UNSET)  # in the reasons of tests that may skip even so
 
@@ -54,20 +62,54 @@ def pytest_collection_finish():
     gc.enable()
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_generate_tests(metafunc):
+    """Cases of the soak alone are not even collected elsewhere: those marked `soak` beside others, and of a test
+    that is marked `every(n)` all but each n-th.
+    """
+    yield
+    if not metafunc.config.getoption("thorough"):
+        usual = [call for call in metafunc._calls if not any(mark.name == "soak" for mark in call.marks)]
+        mark = metafunc.definition.get_closest_marker("every")
+        metafunc._calls = usual[:: mark.args[0] if mark else 1] or metafunc._calls
+
+
 @pytest.hookimpl(tryfirst=True)  # before -m leaves any out
-def pytest_collection_modifyitems(items):
-    """Of a test that is marked `every(n)` each n-th case runs, and the others in the soak. Files with slow tests come
-    first: a long one at the end would leave the other worker with nothing to do.
+def pytest_collection_modifyitems(config, items):
+    """Files with slow tests come first, and those that stay together: long ones at the end would leave the other worker
+    with nothing to do. In the soak, what `every(n)` left out elsewhere is marked as of it.
     """
     cases: Counter[tuple[Path, str]] = Counter()
-    for item in items:
-        if mark := item.get_closest_marker("every"):
+    for item in items if config.getoption("thorough") else ():
+        mark = item.get_closest_marker("every")
+        if mark and not item.get_closest_marker("soak"):
             case = item.path, item.originalname
             if cases[case] % mark.args[0]:
                 item.add_marker(pytest.mark.soak)
             cases[case] += 1
     slow = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: item.path not in slow)
+    items.sort(key=lambda item: (item.path not in slow, together(item.nodeid) == file_of(item.nodeid)))
+
+
+def file_of(test: str) -> str:
+    return test.partition("::")[0]
+
+
+def together(test: str) -> str:
+    """What stays on one worker: the files of an entry of TOGETHER, else a file."""
+    file = file_of(test)
+    said = (need for need, names in TOGETHER.items() if file.removeprefix("tests/").startswith(names))
+    return next(said, file)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """As `--dist loadfile` does it, but for files of TOGETHER."""
+    from xdist.scheduler import LoadFileScheduling
+
+    scheduler = LoadFileScheduling(config, log)
+    scheduler._split_scope = together
+    return scheduler
 
 
 def pytest_runtest_setup(item):

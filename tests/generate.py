@@ -134,6 +134,7 @@ def decoder_parts(hybrid: bool) -> dict[str, st.SearchStrategy]:
         "rope_interleaved": st.just(False),
         "positions": st.sampled_from(["rope", "learned", "none"]),
     }
+    usual |= {"layers": st.integers(2, 10_000), "mtp": st.sampled_from([0, 1])}
     usual |= {"linear_attention": st.none(), "indexer": st.none(), "attention_gate": st.just(False)}
     if not hybrid:
         return usual | {"pattern": st.just(""), "state_space": st.none(), "rotary_share": st.just(1.0)}

@@ -17,7 +17,6 @@ def prices(
 
 
 PRICES = prices()
-NO_CACHE = {"image_hashes": ()}
 
 
 def drawn(count, rate, seed=0, images=0.5, repeated=0.3, most=2000):

@@ -44,6 +44,7 @@ LONG = ("eyes-16", "llama-3-8b-h100x8", "one-stage", "qwen3-30b-a3b-h100x16", "t
     [pytest.param(each, marks=pytest.mark.soak if each.name in LONG else ()) for each in SOLVED],
     ids=name_of,
 )
+@pytest.mark.every(2)
 def test_the_job_gives_the_stored_plan(folder, tmp_path, monkeypatch):
     """Wherever it is solved: `planner solve tests/golden/…/job.yaml -o tests/golden/…/plan.yaml` writes it anew."""
     stored = (folder / "plan.yaml").read_text(encoding="utf-8")
@@ -54,6 +55,7 @@ def test_the_job_gives_the_stored_plan(folder, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("path", sorted(GOLDEN.rglob("actions.yaml")), ids=lambda path: path.parent.name)
+@pytest.mark.every(3)
 def test_the_policy_takes_the_stored_decisions(path):
     """`planner check tests/golden --update` writes them anew."""
     assert files.dump(decided_today(read_actions(path), path.parent)) == path.read_text()
@@ -76,6 +78,7 @@ QUICK = ("demo", "flexsp-gpt-7b", "offload-h200x8")  # solved within a second
     [pytest.param(each, marks=() if each.name in QUICK else pytest.mark.soak) for each in SOLVED if each not in TASKS],
     ids=name_of,
 )
+@pytest.mark.every(3)
 def test_a_plan_tells_its_whole_job(folder):
     """Solved from the plan alone, without the job and the files that it names, the same comes out; a plan of several
     tasks does not say the samples of each.
@@ -89,7 +92,7 @@ def test_a_plan_tells_its_whole_job(folder):
 
 
 @pytest.mark.parametrize("folder", [*SOLVED, *BY_HAND], ids=name_of)
-@pytest.mark.every(3)
+@pytest.mark.every(7)
 def test_a_stored_plan_is_legal_and_worth_what_it_says(folder):
     plan = pipeline.read_plan(folder / "plan.yaml")
     (s,) = pipeline.simulate(plan)

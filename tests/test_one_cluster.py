@@ -21,6 +21,7 @@ SHOWN = re.findall(
 
 
 @pytest.mark.parametrize(("command", "shown"), SHOWN, ids=["a trace", "cells and pairs", "a queue"])
+@pytest.mark.every(3)
 def test_the_page_shows_what_is_printed(command, shown, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     printed = typed(shlex.join(shlex.split(command)), EXAMPLE).out

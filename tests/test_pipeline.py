@@ -20,6 +20,7 @@ PROGRAM = "import sys; from planner import files, pipeline; print(files.dump(pip
 @pytest.mark.slow
 @pytest.mark.parametrize("name", soaked(["demo", "flexsp-gpt-7b"], ["demo"]))
 @pytest.mark.parametrize("seed", soaked(["0", "7"], ["7"]))
+@pytest.mark.every(2)
 def test_every_process_makes_the_same_bytes(name, seed, tmp_path):
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": seed}
     command = [sys.executable, "-c", PROGRAM, str(GOLDEN / name / "job.yaml")]
@@ -45,7 +46,9 @@ def test_batches_are_told_and_timed_one_by_one():
     assert solved.seconds == sum(solved.step_seconds)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("job", ["demo-cpu-4", "demo-vit-cpu-4", "flexsp-gpt-7b-a100x64"])
+@pytest.mark.every(3)
 def test_shipped_jobs_are_solved(job, tmp_path):
     plan = pipeline.solve(job, JobOptions(effort=1)).plan
     path = tmp_path / "plan.yaml"

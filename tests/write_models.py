@@ -35,6 +35,7 @@ MADE: dict[str, str] = {  # shipped name: repository
     "qwen3-8b": "Qwen/Qwen3-8B",
     "qwen3-vl-30b-a3b": "Qwen/Qwen3-VL-30B-A3B-Instruct",
     "qwen3-vl-8b": "Qwen/Qwen3-VL-8B-Instruct",
+    "qwen3.5-27b": "Qwen/Qwen3.5-27B",
     "qwen3.5-122b-a10b": "Qwen/Qwen3.5-122B-A10B",
 }
 TEXT_ALONE = {"llama-4-maverick", "llama-4-scout"}  # shipped without their towers

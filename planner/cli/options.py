@@ -2,7 +2,7 @@
 
 from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -119,9 +119,27 @@ def import_names(incomplete: str) -> list[str]:
     return [name for name in (*target_names(), *ORDER_READERS, HF, TORCHREC) if name.startswith(incomplete)]
 
 
+def written(*names: str, help: str) -> Any:
+    """An option that names a file to write."""
+    return typer.Option(*names, help=help, callback=require_written)
+
+
+def require_written(option: typer.CallbackParam, path: Path | None) -> Path | None:
+    """Raises InputError, before the verb begins, where the file that an option names cannot be written."""
+    if path is not None and str(path) != "-":
+        from planner.files import require_writable
+
+        require_writable(path, option.opts[0])
+    return path
+
+
 Build = Annotated[
     bool,
     typer.Option("--build", help="Build the config.json's model by transformers, of whatever kind, and describe it."),
+]
+Mtp = Annotated[
+    bool,
+    typer.Option("--mtp", help="With the config.json's layers that predict more tokens ahead, which are left out."),
 ]
 Job = Annotated[str, typer.Argument(help="A job file, or the name of a shipped job.", autocompletion=job_names)]
 JobOrPlan = Annotated[

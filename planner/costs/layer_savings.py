@@ -105,12 +105,8 @@ def largest_offload(module: Module, at: LayoutColumns, machine: MachineModel, si
 
 def largest_of_layers(at: LayoutColumns, module: Module, machine: MachineModel, size: int) -> LargestOffload:
     """The largest shares in layers, wherever they are, of layouts that all differ in what layers depend on."""
-    one = replace(at, cp=1.0, ulysses=1.0, micro_batch=1.0)
-    seconds: Number = 0.0
-    for dispatch in at.dispatches:  # of several, the one that hides most
-        alike = replace(one, dispatch=dispatch)
-        passes = [layer_token_seconds(module, alike, machine, size, forward) for forward in (True, False)]
-        seconds = np.maximum(seconds, np.minimum(*passes))
+    one = replace(at, cp=1.0, ulysses=1.0, micro_batch=1.0, seq=1.0, recomputed_parts=frozenset(), alike={})
+    seconds = on_distinct(one, LAYER_FIELDS, quicker_pass_seconds, module, machine, size)
     each = [token_bytes(module, kind, at, machine.accounting) for kind in kind_counts(module)]
     sent = seconds * (machine.device.host_gb_per_s or 0.0) * GB * (1.0 - ROUNDING)
 
@@ -153,6 +149,18 @@ def named_of_layers(
         share = mean * module.layers / np.maximum((layers * kept).sum(axis=0), ROUNDING)
         found.append(NamedBytes(size.max(axis=0), mean, share, largest))
     return (*found,)
+
+
+def quicker_pass_seconds(at: LayoutColumns, module: Module, machine: MachineModel, size: int) -> Number:
+    """Seconds of the quicker pass over one layer for each token of an item; of several dispatches, with the one in
+    which that is longest.
+    """
+    seconds: Number = 0.0
+    for dispatch in at.dispatches:
+        alike = replace(at, dispatch=dispatch)
+        passes = [layer_token_seconds(module, alike, machine, size, forward) for forward in (True, False)]
+        seconds = np.maximum(seconds, np.minimum(*passes))
+    return seconds
 
 
 def layer_token_seconds(module: Module, at: LayoutColumns, machine: MachineModel, size: int, forward: bool) -> Number:

@@ -39,15 +39,14 @@ FOLDER_FIX = "name a folder that can be written"
 
 
 def require_writable(path: Path, option: str) -> None:
-    """Raises InputError where the file cannot be written. Missing folders are made; the file is neither made nor
-    changed.
-    """
+    """Raises InputError where the file, or what is missing of its folders, cannot be made. Nothing is made here."""
     where = f"{option} {path}"
-    exists = path_exists(path, where)
-    if os.path.isdir(path):
+    if path_exists(path, where) and os.path.isdir(path):
         raise InputError("this is a folder, not a file", where=where, fix=FILE_FIX)
-    make_folder(path.parent, where, FILE_FIX)
-    if not os.access(path if exists else path.parent, os.W_OK):
+    there = next((each for each in (path, *path.absolute().parents) if path_exists(each, where)), path)
+    if there != path and not there.is_dir():
+        raise InputError(f"cannot make the folder {path.parent}: {there} is a file", where=where, fix=FILE_FIX)
+    if not os.access(there, os.W_OK):
         raise InputError("cannot write the file: Permission denied", where=where, fix=FILE_FIX)
 
 

@@ -10,9 +10,11 @@ from planner.hf.decoders import Family, read_module
 from planner.hf.encoders import ENCODERS
 from planner.hf.families import DECODERS
 from planner.hf.hf_config import HfConfig, Note, read_config
+from planner.hf.prediction_layers import with_prediction_layers
 from planner.hf.same_function import function_differences, uncomputed_keys
 from planner.hf.weight_names import is_unread, layer_prefix, name_within, stored_less, stored_names, weight_family
 from planner.hf.write_config import FUSED_KINDS, to_config, to_config_like
+from planner.specs.base import with_fields
 from planner.specs.layers import Module
 from planner.specs.model import Model, ModelEdge
 from planner.specs.parameters import model_parameters
@@ -52,15 +54,18 @@ class ImportedModel(NamedTuple):
         return model_parameters(self.model) + sum(note.parameters for note in self.notes)
 
 
-def read(path: Path) -> ImportedModel:
-    """The model that a config.json, or a folder with one, describes.
+def read(path: Path, mtp: bool = False) -> ImportedModel:
+    """The model that a config.json, or a folder with one, describes. `mtp`: with its layers that predict ahead.
 
     Raises InputError naming the key whose value no spec can express.
     """
     config = read_config(path)
-    modules = read_modules(config)
+    modules, notes = read_modules(config), config.notes
     config.note_unread_keys()
-    return as_model(config, path, modules, tuple(config.notes))
+    if mtp:
+        modules, notes = with_prediction_layers(modules, notes, config.values, config.name)
+    found = as_model(config, path, modules, tuple(notes))
+    return found._replace(model=with_fields(found.model, name=f"{found.model.name}-mtp")) if mtp else found
 
 
 def as_model(config: HfConfig, path: Path, modules: multimodal.Modules, notes: tuple[Note, ...]) -> ImportedModel:

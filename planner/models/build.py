@@ -85,7 +85,9 @@ def unsupported(spec: Module) -> str | None:
 
 def unbuilt_part(spec: Module) -> str:
     """What a spec has that no block of the runtime computes yet, by name; empty: nothing."""
-    return "the runtime has no sparse attention by an indexer" if spec.token_indexer else ""
+    if spec.token_indexer:
+        return "the runtime has no sparse attention by an indexer"
+    return "the runtime has no layers that predict more tokens ahead" if spec.predicted_tokens > 1 else ""
 
 
 @torch.no_grad()

@@ -43,13 +43,10 @@ def load_library() -> ctypes.CDLL | None:
         library = ctypes.CDLL(str(LIBRARY_PATH))
     except OSError:
         return None
-    library.planner_fill.restype = ctypes.c_int64
-    library.planner_fill.argtypes = [
-        *[ctypes.c_int64] * 2,
-        *[ctypes.c_void_p] * 4,
-        ctypes.POINTER(Shapes),
-        *[ctypes.c_void_p] * 5,
-    ]
+    number, real, arrays, shapes = ctypes.c_int64, ctypes.c_double, [ctypes.c_void_p] * 4, ctypes.POINTER(Shapes)
+    library.planner_fill.restype = library.planner_fill_streams.restype = number
+    library.planner_fill.argtypes = [number, number, *arrays, shapes, *arrays, ctypes.c_void_p]
+    library.planner_fill_streams.argtypes = [number, *arrays, real, real, real, number, shapes, *arrays]
     return library
 
 
@@ -122,24 +119,9 @@ def fill_compiled(table: PackingTable, nodes: NodeTable, durations: Floats, orde
     group_of, shape, micro_batch, first = (np.empty(items, dtype=np.int64) for _ in range(4))
     used = np.empty(items)
     durations, order = np.ascontiguousarray(durations, np.float64), np.ascontiguousarray(order, np.int64)
-    shapes = Shapes(
-        len(table.degrees),
-        len(nodes.size),
-        *map(
-            address_of,
-            (
-                table.degrees,
-                table.rooms,
-                nodes.first_node,
-                nodes.end_node,
-                table.constants,
-                nodes.first_rank,
-                nodes.size,
-            ),
-        ),
-    )
     inputs = map(address_of, (table.sizes, table.seconds, durations, order))
     outputs = map(address_of, (group_of, shape, micro_batch, first, used))
+    shapes = shapes_of(table, nodes)
     count = FILL_LIBRARY.planner_fill(items, len(durations), *inputs, ctypes.byref(shapes), *outputs)
     if count == -2:
         raise MemoryError
@@ -148,6 +130,12 @@ def fill_compiled(table: PackingTable, nodes: NodeTable, durations: Floats, orde
     return PackingArrays(
         table, len(durations), group_of, shape[:count], micro_batch[:count], first[:count], used[:count]
     )
+
+
+def shapes_of(table: PackingTable, nodes: NodeTable) -> Shapes:
+    """The shapes and nodes of a problem, for C."""
+    of_shapes = (table.degrees, table.rooms, nodes.first_node, nodes.end_node, table.constants)
+    return Shapes(len(table.degrees), len(nodes.size), *map(address_of, (*of_shapes, nodes.first_rank, nodes.size)))
 
 
 def address_of(array: NDArray[Any]) -> int:

@@ -9,17 +9,21 @@ some sequence fits nowhere, the time limit was too short.
 A group takes some neighbouring ranks of one node, or whole nodes side by side. Free ranks are kept as segments of a
 node, each with the seconds for which it stays free. Two summary numbers reject most requests that cannot be met without
 a search.
+
+fill.c is its compiled twin, with the same results; where the library was not built, `plain_streams` does it.
 """
 
+import ctypes
 from bisect import bisect_left, insort
 from dataclasses import dataclass, field
-from math import inf
 from typing import NamedTuple
 
 import numpy as np
 
-from planner.costs import PackingTable, RankPool
+from planner.costs import Ints, PackingTable, RankPool
+from planner.packing.fill import FILL_LIBRARY, address_of, shapes_of
 from planner.packing.packed_groups import PackedGroup, Packing
+from planner.packing.rank_placement import NodeTable
 
 
 class RankSegment(NamedTuple):
@@ -246,21 +250,55 @@ def lesser_waste(best: GroupChoice | None, other: GroupChoice) -> GroupChoice:
     return other if best is None or other < best else best
 
 
-def shape_seconds_of(table: PackingTable) -> list[ShapeSeconds]:
-    """Seconds of every row of the table on the shapes that may hold it, the cheapest in rank-seconds first."""
-    cheapest_first = np.argsort(table.rank_seconds, axis=1, kind="stable").tolist()
-    by_item = zip(cheapest_first, table.seconds.tolist(), strict=True)
-    return [{shape: seconds[shape] for shape in shapes if seconds[shape] < inf} for shapes, seconds in by_item]
+def allowed_shapes(table: PackingTable) -> Ints:
+    """The shapes that may hold each row of the table, (items, shapes), the cheapest in rank-seconds first; then -1."""
+    cheapest_first = np.argsort(table.rank_seconds, axis=1, kind="stable")
+    return np.where(np.isfinite(np.take_along_axis(table.seconds, cheapest_first, axis=1)), cheapest_first, -1)
 
 
 def fill_streams(
-    table: PackingTable, shape_seconds: list[ShapeSeconds], span: float, rules: FillRules, order: list[int]
+    table: PackingTable, nodes: NodeTable, shapes: Ints, span: float, rules: FillRules, order: Ints
 ) -> Packing | None:
     """A packing that is done within `span` seconds, or None. `order`: rows of the table, roughly longest first."""
+    fill = compiled_streams if FILL_LIBRARY else plain_streams
+    streams = fill(table, nodes, shapes, span, rules, order)
+    return None if streams is None else micro_batches_of(table, streams)
+
+
+def plain_streams(
+    table: PackingTable, nodes: NodeTable, shapes: Ints, span: float, rules: FillRules, order: Ints
+) -> list[GroupStream] | None:
+    """The fill in plain Python, with the result of the compiled one."""
     state, sizes = StreamFill(table, span, rules), table.sizes.tolist()
-    if all(state.assign(item, sizes[item], shape_seconds[item]) for item in order):
-        return micro_batches_of(table, state.streams)
-    return None
+    by_item = zip(shapes.tolist(), table.seconds.tolist(), strict=True)
+    takes = [{shape: seconds[shape] for shape in allowed if shape >= 0} for allowed, seconds in by_item]
+    return state.streams if all(state.assign(item, sizes[item], takes[item]) for item in order.tolist()) else None
+
+
+def compiled_streams(
+    table: PackingTable, nodes: NodeTable, shapes: Ints, span: float, rules: FillRules, order: Ints
+) -> list[GroupStream] | None:
+    """The compiled fill. Raises MemoryError."""
+    assert FILL_LIBRARY
+    items = len(order)
+    inputs = map(address_of, (order, table.sizes, table.seconds, shapes))
+    stream_of, micro_batch_of, shape, first = (np.empty(items, dtype=np.int64) for _ in range(4))
+    outputs = map(address_of, (stream_of, micro_batch_of, shape, first))
+    count = FILL_LIBRARY.planner_fill_streams(
+        items, *inputs, span, *rules, ctypes.byref(shapes_of(table, nodes)), *outputs
+    )
+    if count == -2:
+        raise MemoryError
+    if count < 0:
+        return None
+    streams = [GroupStream(*each, 0.0) for each in zip(shape[:count].tolist(), first[:count].tolist(), strict=True)]
+    of, micro_batches = stream_of.tolist(), micro_batch_of.tolist()
+    for item in order.tolist():
+        begun = streams[of[item]].micro_batches
+        if len(begun) == micro_batches[item]:
+            begun.append([])
+        begun[micro_batches[item]].append(item)
+    return streams
 
 
 def micro_batches_of(table: PackingTable, streams: list[GroupStream]) -> Packing:

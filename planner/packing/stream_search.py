@@ -9,9 +9,10 @@ from itertools import product
 
 import numpy as np
 
-from planner.costs import PackingProblem, PackingTable, packing_table
+from planner.costs import Ints, PackingProblem, PackingTable, packing_table
 from planner.packing.packed_groups import FillBudget, Packing, canonical_order, packing_seconds
-from planner.packing.stream_fill import FillRules, ShapeSeconds, fill_streams, shape_seconds_of
+from planner.packing.rank_placement import NodeTable, make_nodes
+from planner.packing.stream_fill import FillRules, allowed_shapes, fill_streams
 
 BUDGET = FillBudget(
     sequences_placed={0: 0, 1: 25_000, 2: 100_000, 3: 500_000, 4: 4_000_000},
@@ -29,19 +30,18 @@ class StreamSearch:
     """The incumbent packing, and the fills left to spend."""
 
     table: PackingTable
-    shape_seconds: list[ShapeSeconds]
+    nodes: NodeTable
+    shapes: Ints  # (items, shapes) that may hold each item, the cheapest first; then -1
     fill_limit: int
     least_seconds: float  # of any packing
     step_seconds: float
     best: Packing
     fills_spent: int = 0
 
-    def attempt(
-        self, span: float, rules: FillRules, order: list[int], shape_seconds: list[ShapeSeconds] | None = None
-    ) -> bool:
+    def attempt(self, span: float, rules: FillRules, order: Ints, shapes: Ints) -> bool:
         """Fill within `span` seconds and keep a better packing; returns whether every item fitted."""
         self.fills_spent += 1
-        packed = fill_streams(self.table, shape_seconds or self.shape_seconds, span, rules, order)
+        packed = fill_streams(self.table, self.nodes, shapes, span, rules, order)
         if packed is None:
             return False
         seconds = packing_seconds(self.table.problem, packed)
@@ -64,7 +64,8 @@ def stream_search(problem: PackingProblem, warm: Packing, effort: int) -> tuple[
     """The best packing found from the warm start `warm`, and the number of fills spent."""
     table = packing_table(problem)
     limit, known = BUDGET.fills(effort, len(problem.sizes)), packing_seconds(problem, warm)
-    state = StreamSearch(table, shape_seconds_of(table), limit, table.least_step_seconds, known, warm)
+    places = make_nodes(problem), allowed_shapes(table)
+    state = StreamSearch(table, *places, limit, table.least_step_seconds, known, warm)
     for rules in RULES:
         bisect_rules(state, rules)
     perturb(state)
@@ -73,16 +74,16 @@ def stream_search(problem: PackingProblem, warm: Packing, effort: int) -> tuple[
 
 def bisect_rules(state: StreamSearch, rules: FillRules) -> None:
     """Bisect the time limit for these rules; they are dropped if they cannot match the incumbent."""
-    order = [*range(len(state.table.items))]
+    order = np.arange(len(state.table.items))
     high = state.span
     low = high * 0.5
-    if state.ended or not state.attempt(high, rules, order):
+    if state.ended or not state.attempt(high, rules, order, state.shapes):
         return
     for _ in range(BISECTIONS):
         middle = (low + high) / 2
         if state.ended:
             return
-        if state.attempt(middle, rules, order):
+        if state.attempt(middle, rules, order, state.shapes):
             high = min(middle, state.span)
         else:
             low = middle
@@ -101,15 +102,15 @@ def perturb(state: StreamSearch) -> None:
         )
         noise = np.exp(random.uniform(least, most)) * random.standard_normal(len(lengths))
         order = np.argsort(noise * (random.random() < 0.7) - lengths, kind="stable")
-        takes = restrict_shapes(state.shape_seconds, random) if random.random() < 0.5 else state.shape_seconds
-        state.attempt(state.span * (1 - SHORTENED_BY * random.random() ** 2), rules, order.tolist(), takes)
+        shapes = restrict_shapes(state.shapes, random) if random.random() < 0.5 else state.shapes
+        state.attempt(state.span * (1 - SHORTENED_BY * random.random() ** 2), rules, order, shapes)
 
 
-def restrict_shapes(shape_seconds: list[ShapeSeconds], random: np.random.Generator) -> list[ShapeSeconds]:
-    """The seconds of sequences by shape, with a few of them, most of them long, restricted to one random shape."""
-    restricted = shape_seconds.copy()
+def restrict_shapes(shapes: Ints, random: np.random.Generator) -> Ints:
+    """The shapes that may hold each item, a few of which, most of them long, are restricted to one random shape."""
+    restricted: Ints = shapes.copy()
     for _ in range(int(random.integers(1, RESTRICTED_SEQUENCES + 1))):
-        item = int(len(shape_seconds) * random.random() ** 4)
-        shape = list(shape_seconds[item])[int(random.integers(len(shape_seconds[item])))]
-        restricted[item] = {shape: shape_seconds[item][shape]}
+        item = int(len(shapes) * random.random() ** 4)
+        restricted[item, 0] = shapes[item, int(random.integers((shapes[item] >= 0).sum()))]
+        restricted[item, 1:] = -1
     return restricted

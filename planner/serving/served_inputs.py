@@ -108,7 +108,13 @@ def served_modules(model: Model, path: Path) -> tuple[Module, Module | None]:
     if len(encoders) > 1:
         fix = "a model with one vision module; sound is not served"
         raise InputError(f"{' and '.join(encoders)} would both encode", where=where, fix=fix)
-    return model.modules[answering[0]], model.modules[encoders[0]] if encoders else None
+    answers = model.modules[answering[0]]
+    if answers.predicted_tokens > 1:
+        fix = "import it without --mtp"
+        raise InputError(
+            "an answer is generated token by token, without layers that predict ahead", where=where, fix=fix
+        )
+    return answers, model.modules[encoders[0]] if encoders else None
 
 
 def asked_requests(job: Job, path: Path, asked: Asked, encoder: Module | None) -> tuple[Request, ...]:

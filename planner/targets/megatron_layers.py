@@ -23,6 +23,7 @@ KINDS = {"learned": "learned_absolute", "rope": "rope", "none": "none"}
 SECTIONS = "--mrope-section"  # pairs that turn by time, row and column of an image's tokens
 POSITIONS, MOST, SCALED = "--position-embedding-type", "--max-position-embeddings", "--use-rope-scaling"
 LLAMA3_ORIGINAL = 8192  # tokens; `--use-rope-scaling` has no other
+AHEAD = "--mtp-num-layers"
 FREQUENCY, FACTOR = "--moe-layer-freq", "--rope-scaling-factor"
 WINDOW, SKIPS = "--window-size", "--window-attn-skip-freq"
 
@@ -47,6 +48,12 @@ def usual_head(fields: Fields) -> int:
 
 def has_experts(fields: Fields) -> bool:
     return bool(fields.get("module.moe.experts"))
+
+
+def next_token_layers(fields: Fields) -> int:
+    """Layers without those that predict ahead, which Megatron counts apart."""
+    layers, ahead = fields["module.layers"], fields["module.mtp"]
+    return int(layers - ahead)
 
 
 def is_latent(fields: Fields) -> bool:
@@ -165,6 +172,18 @@ def read_vocab(stated: Stated, fields: Fields) -> Fields:
     return {"module.vocab": padded_vocab(max(1, words), max(1, multiple), max(1, fields["layout.tp"]))}
 
 
+def write_layers(fields: Fields) -> Arguments:
+    """Layers that predict the next token, and those that predict ahead."""
+    ahead = fields["module.mtp"]
+    return {"--num-layers": (str(next_token_layers(fields)),), **({AHEAD: (str(ahead),)} if ahead else {})}
+
+
+def read_layers(stated: Stated, fields: Fields) -> Fields:
+    """Layers, of which the last ones predict ahead. Raises InputError."""
+    ahead = stated.integer(AHEAD, 0, MOST_LAYERS) if AHEAD in stated else 0
+    return {"module.layers": stated.integer("--num-layers", most=MOST_LAYERS) + ahead, "module.mtp": ahead}
+
+
 LATENT_ROWS: tuple[Row, ...] = (
     number("module.latent.q_rank", "--q-lora-rank", 0, when=is_latent),
     number("module.latent.kv_rank", "--kv-lora-rank", 32, when=is_latent),
@@ -173,7 +192,7 @@ LATENT_ROWS: tuple[Row, ...] = (
     number("module.latent.value_dim", "--v-head-dim", 128, when=is_latent),
 )
 MODULE_ROWS: tuple[Row, ...] = (
-    number("module.layers", "--num-layers", most=MOST_LAYERS),
+    Row(("module.layers", "module.mtp"), ("--num-layers", AHEAD), (), write_layers, read_layers),
     number("module.hidden", "--hidden-size"),
     number("module.heads", "--num-attention-heads"),
     Row(("module.kv_heads",), ("--num-query-groups",), ("--group-query-attention",), write_groups, read_groups),
@@ -221,7 +240,7 @@ VOCAB_ROW = Row(
 
 def write_frequency(fields: Fields) -> Arguments:
     """A number for each layer, 1 where it has experts."""
-    first, every, layers = fields["module.moe.dense_layers"], fields["module.moe.every"], fields["module.layers"]
+    first, every, layers = fields["module.moe.dense_layers"], fields["module.moe.every"], next_token_layers(fields)
     if every == 1:
         own = f"([0]*{first}+[1]*{layers - first})" if first else ""
     else:
@@ -231,7 +250,7 @@ def write_frequency(fields: Fields) -> Arguments:
 
 def read_frequency(stated: Stated, fields: Fields) -> Fields:
     """Raises InputError for layers that are not the first ones dense, then each so-many-th with experts."""
-    text, layers = stated.value(FREQUENCY, 1), fields["module.layers"]
+    text, layers = stated.value(FREQUENCY, 1), next_token_layers(fields)
     pattern = [int(n % int(text) == 0) for n in range(layers)] if text.isdigit() and int(text) else repeated(text)
     with_experts = [layer for layer, has in enumerate(pattern) if has]
     if len(pattern) != layers or not with_experts:

@@ -3,10 +3,11 @@
 import re
 from itertools import accumulate, groupby, pairwise
 
+from planner.errors import InputError
 from planner.plan.mesh.recomputed_blocks import block_size, chunk_sizes, first_layers
 from planner.specs.base import Layers
 from planner.specs.parallelism import Parallelism, Recompute, RecomputedPart, parts_of, recompute_of
-from planner.targets.megatron_layers import MOST_LAYERS
+from planner.targets.megatron_layers import MOST_LAYERS, next_token_layers
 from planner.targets.rows import Arguments, Fields, Row, Stated
 
 BY_LAYERS, BY_CHUNKS = "--num-layers-per-virtual-pipeline-stage", "--num-virtual-stages-per-pipeline-rank"
@@ -27,13 +28,17 @@ def write_stages(fields: Fields) -> Arguments:
     """Equal chunks by their layers; others written out, embedding first and loss last; where a version has no such
     argument, the layers of the first and the last stage, with equal ones between.
     """
-    pp, vpp, stages = fields["layout.pp"], fields["layout.vpp"] or 1, fields["layout.stages"] or ()
-    sizes = [len(stage) for stage in stages]
-    if len(set(sizes)) < 2:
-        return {BY_LAYERS: (str(fields["module.layers"] // (pp * vpp)),)} if vpp > 1 else {}
+    pp, vpp, ahead = fields["layout.pp"], fields["layout.vpp"] or 1, fields["module.mtp"]
+    sizes = sizes_of(fields)
+    if len(set(sizes)) < 2 and (not ahead or pp == 1):
+        return {BY_LAYERS: (str(sizes[0]),)} if vpp > 1 else {}
+    if ahead > sizes[-1]:
+        fix = f"{ahead} layers or more on the last stage"
+        raise InputError(f"the {ahead} layers that predict ahead are all on the last stage", where="stages", fix=fix)
     if fields["version"] < (0, 13) and vpp == 1 and len(set(sizes[1:-1])) < 2:
-        return {FIRST: (str(sizes[0]),), LAST: (str(sizes[-1]),)}
+        return {FIRST: (str(sizes[0]),), LAST: (str(sizes[-1] - ahead),)}
     texts = ["t" * size for size in sizes]
+    texts[-1] = texts[-1][ahead:] + "m" * ahead
     runs = [(text, len([*same])) for text, same in groupby(["E" + texts[0], *texts[1:-1], texts[-1] + "L"])]
     return {WRITTEN_OUT: ("".join(f"({text}|)*{n}" if n > 1 else f"{text}|" for text, n in runs).removesuffix("|"),)}
 
@@ -45,7 +50,11 @@ def read_stages(stated: Stated, fields: Fields) -> Fields:
     if len(given) > 1:
         raise stated.error(given[1], f"it does not go with {given[0]}", "one of them")
     pp, layers = fields["layout.pp"], fields["module.layers"]
-    sizes = written_out(stated) if WRITTEN_OUT in stated else counted(stated, pp, layers)
+    if WRITTEN_OUT in stated:
+        sizes = written_out(stated)
+    else:
+        sizes = counted(stated, pp, next_token_layers(fields))
+        sizes[-1] += fields["module.mtp"]
     if pp < 1 or len(sizes) % pp:
         raise stated.error(WRITTEN_OUT, f"{len(sizes)} stages are no multiple of pp = {pp}", "a multiple of pp")
     if sum(sizes) != layers:
@@ -60,14 +69,15 @@ def written_out(stated: Stated) -> list[int]:
     text = re.sub(r"\s|,", "", stated.one(WRITTEN_OUT)[:MOST_LAYERS]).strip("'\"")
     for pattern in (r"([A-Za-z])\*(\d{1,4})", r"\(([^()]*)\)\*(\d{1,4})"):
         text = re.sub(pattern, lambda found: (found[1] * int(found[2]))[:MOST_LAYERS], text)
-    if not re.fullmatch(r"E[t|]*L", text):
-        raise stated.error(WRITTEN_OUT, "stages other than of layers `t` are no plan's", "such as Ett|tt|tt|ttL")
-    return [stage.count("t") for stage in text.split("|")]
+    if not re.fullmatch(r"E[t|]*m*L", text):
+        fix = "such as Ett|tt|tt|ttL, with layers that predict ahead as m before L"
+        raise stated.error(WRITTEN_OUT, "stages other than of layers `t` are no plan's", fix)
+    return [stage.count("t") + stage.count("m") for stage in text.split("|")]
 
 
 def counted(stated: Stated, pp: int, layers: int) -> list[int]:
-    """Layers of each chunk where counts say them. Embedding and loss may each take the place of a layer. Raises
-    InputError.
+    """Layers of each chunk where counts say them, without those that predict ahead. Embedding and loss may each take
+    the place of a layer. Raises InputError.
     """
     first, last = (stated.integer(name) if name in stated else None for name in (FIRST, LAST))
     ends = (int(WITH_EMBEDDING in stated), int(WITH_LOSS in stated))

@@ -23,7 +23,6 @@ def graph_order(named: GraphFiles, asked: OrderQuestion, on_order: OnProgress = 
     """Choose an order, and write it. Raises InputError and Infeasible."""
     if named.output.suffix != ".npz":
         raise InputError(f"{named.output} is no .npz", where="--output", fix="such as order.npz")
-    files.require_writable(named.output, "--output")
     graph = read_graph(named.graph)
     if asked.parts > graph.nodes:
         message = f"the graph has {graph.nodes:,} nodes, fewer than {asked.parts:,} parts"

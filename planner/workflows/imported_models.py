@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from planner import hf
+from planner.errors import InputError
 from planner.extras import require_extra, require_torch
 from planner.specs.layers import Module, kind_counts, layer_kinds
 from planner.specs.layers.head_widths import head_dim, kv_heads
@@ -12,12 +13,14 @@ from planner.specs.model import Model
 from planner.specs.parameters import active_parameters, model_parameters, parameter_counts
 
 
-def imported(path: Path, build: bool) -> hf.ImportedModel:
-    """The model that a config.json describes. `build`: by transformers' own classes, on the meta device. Raises
-    InputError.
+def imported(path: Path, build: bool, mtp: bool) -> hf.ImportedModel:
+    """The model that a config.json describes. `build`: by transformers' own classes, on the meta device. `mtp`: with
+    its layers that predict ahead. Raises InputError.
     """
     if not build:
-        return hf.read(path)
+        return hf.read(path, mtp)
+    if mtp:
+        raise InputError("transformers builds no layers that predict ahead", where="--mtp", fix="leave out --build")
     require_torch("building a model")
     require_extra("transformers", "torch", "building a model")
     from planner.models import describe

@@ -47,7 +47,7 @@ class Question:
     a number of tokens, a distribution, a file of lengths or a folder of tokens or samples; `seq`: the longest sample.
     `images`, `audio`: of each sample, beside text of these lengths, in pixels and seconds. `batch`, None: as usual.
     `of_run`: the whole run, with its pool in place of `gpus`. `build`: transformers builds the config.json's model.
-    `loader`: a file of loader stages.
+    `mtp`: with its layers that predict ahead. `loader`: a file of loader stages.
     """
 
     batch: int | None
@@ -64,6 +64,7 @@ class Question:
     audio: str = ""
     of_run: RunQuestion = ONE_STEP
     build: bool = False
+    mtp: bool = False
     loader: Path | None = None
 
 
@@ -156,16 +157,14 @@ def question_model(question: Question) -> Model:
 def question_import(question: Question) -> hf.ImportedModel:
     """The model of a question's config.json. Raises InputError."""
     assert question.hf is not None, "a question names a config.json"
-    if not question.build:
-        return imported(question.hf, build=False)
     file = question.hf / "config.json" if question.hf.is_dir() else question.hf
-    return built_once(question.hf, files.digest(file) if file.is_file() else "")
+    return imported_once(question.hf, question.build, question.mtp, files.digest(file) if file.is_file() else "")
 
 
 @lru_cache(maxsize=1)  # names, samples and answers ask for it, and building takes seconds
-def built_once(path: Path, digest: str) -> hf.ImportedModel:
-    """The model that transformers builds of a config.json with this digest."""
-    return imported(path, build=True)
+def imported_once(path: Path, build: bool, mtp: bool, digest: str) -> hf.ImportedModel:
+    """The model of a config.json with this digest."""
+    return imported(path, build, mtp)
 
 
 def question_cluster(question: Question) -> NodeCluster | Cluster | Pool | None:

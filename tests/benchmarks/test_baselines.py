@@ -77,6 +77,7 @@ def test_flexsp_is_possible_and_above_the_bound(problem):
 
 @pytest.mark.parametrize("ranks", [8, 32])
 @pytest.mark.parametrize("seed", range(3))
+@pytest.mark.every(3)
 def test_ours_is_no_worse_than_any_of_them(ranks, seed):
     problem = log_normal(ranks, seed)
     packed = ours(problem)

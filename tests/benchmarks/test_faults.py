@@ -26,7 +26,7 @@ def require_survived(world, fault, folder):
     assert not outcome.wrong(fault), outcome
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_no_healthy_rank_is_accused_for_being_slow(world, tmp_path):
     living, plans, _ = world
     for slowness in slow_ranks(1):

@@ -12,7 +12,7 @@ def overlapped():
     return megascale.ladder(megascale.LADDER[:4])
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_overlapping_more_raises_mfu_as_much_as_published(overlapped):
     assert all(now.mfu > before.mfu for before, now in pairwise(overlapped))
     assert overlapped[-1].mfu / overlapped[0].mfu == pytest.approx(59.5 / 53.3, rel=0.03)

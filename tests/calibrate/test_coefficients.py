@@ -10,7 +10,6 @@ from planner.calibrate.coefficients import (
     GENERIC,
     NOT_SHARED,
     SAME_CHIP,
-    TOLD_BY,
     CoefficientName,
     coefficients_of_cases,
     sustained_rate_of,
@@ -18,25 +17,11 @@ from planner.calibrate.coefficients import (
     with_sustained_rates,
 )
 from planner.calibrate.framework_fit import HELD_WIDTH, prior_covariance
-from planner.specs.framework.timing_coefficients import AT_MOST_ONE, FRAMEWORK_PRIORS, TimingCoefficients
+from planner.specs.framework.timing_coefficients import TimingCoefficients
 from planner.specs.hardware.device_rates import DeviceRates
 from planner.specs.hardware.profile import Profile
 from planner.specs.library import read_named, shipped_names
 from tests.calibrate.made_cases import case
-
-
-def test_every_trait_is_a_field_of_timing():
-    assert set(FRAMEWORK_PRIORS) <= set(TimingCoefficients.__struct_fields__)
-    assert set(AT_MOST_ONE) | set(TOLD_BY) | set(COMMON) | set(NOT_SHARED) <= set(FRAMEWORK_PRIORS)
-    assert all(prior.value > 0 and prior.width > 0 for prior in FRAMEWORK_PRIORS.values())
-
-
-def test_a_share_is_at_most_one():
-    timing = with_coefficients(
-        TimingCoefficients(), "nemo", {CoefficientName("nemo", name): 7.0 for name in AT_MOST_ONE}
-    )
-    assert all(getattr(timing, name) == 1.0 for name in AT_MOST_ONE)
-    assert timing.tp_exposed_backward == timing.tp_exposed
 
 
 def test_another_frameworks_values_change_nothing():

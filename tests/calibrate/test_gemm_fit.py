@@ -1,12 +1,13 @@
 """Known coefficients come back: exactly, through noise, past outliers. What a table cannot tell is said."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.calibrate.kernel_fits import fit_gemm, read_gemm
 from planner.errors import InputError
 from tests.calibrate.generated_tables import PEAK, gemm_rows, noisy, write
+from tests.examples import examples
 
 HEADER = ("m", "n", "k", "latency")
 KNOWN = {"share": 0.8, "m0": 60.0, "n0": 300.0, "k0": 150.0, "launch_us": 6.0}
@@ -17,7 +18,7 @@ def fitted(tmp_path, rows):
 
 
 @pytest.mark.slow
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(st.tuples(st.floats(0.05, 0.85), st.floats(0, 500), st.floats(0, 2000), st.floats(0, 500), st.floats(0, 50)))
 def test_known_coefficients_come_back(tmp_path_factory, numbers):
     known = dict(zip(KNOWN, numbers, strict=True))

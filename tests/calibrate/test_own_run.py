@@ -59,11 +59,6 @@ def test_a_step_beyond_the_peak_is_refused_and_one_far_off_is_doubted(plan, capl
     assert "is it the time of one step" in caplog.text
 
 
-def test_a_run_as_predicted_changes_nothing(plan):
-    made = calibrated_to_run(plan, calibrated_to_run(plan, 1.0).predicted)
-    assert max(map(abs, made.shifts.values())) == 0.0
-
-
 def test_a_job_is_planned_with_what_its_run_told_and_a_second_run_is_added(plan, tmp_path):
     first = calibrated_to_run(plan, 1.2 * plan.prediction.step_seconds)
     (path,) = write_own_runs(first, plan, tmp_path)

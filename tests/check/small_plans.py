@@ -57,20 +57,6 @@ def one_by_one(plan: Plan) -> Plan:
     return restated(with_rows(plan, tuple({widest: (item,)} for item in items)))
 
 
-def overloaded(plan: Plan) -> Plan:
-    """Of the last micro-batch, the one with most room, everything that one group can also hold moves there."""
-    row = {name: list(items) for name, items in plan.steps[0].micro_batches[-1].items()}
-    target, *others = row
-    cap = plan.uses.limits.tokens_per_rank * degrees_of(plan)[target]
-    for other in others:
-        for item in list(row[other]):
-            if sum(plan.uses.items["llm"][i] for i in (*row[target], item)) <= cap:
-                row[other].remove(item)
-                row[target].append(item)
-    rows = (*plan.steps[0].micro_batches[:-1], {name: tuple(items) for name, items in row.items() if items})
-    return with_rows(plan, rows)
-
-
 def other_digest(plan: Plan, role: str = "profile") -> Plan:
     source = SourceFile(path=plan.uses.sources[role].path, sha256="0123456789abcdef")
     return with_fields(plan, uses=with_fields(plan.uses, sources={**plan.uses.sources, role: source}))

@@ -8,10 +8,8 @@ from planner.check import Tolerances, compare, exit_code
 from planner.check.checked_plan import as_stated
 from planner.check.finding import classify_gap, classify_value
 from planner.check.parts import Part, part_findings
-from planner.errors import InputError
 from planner.plan.legal.plan_laws import violations
-from planner.plan.plan_file import Group, Layout
-from planner.specs.base import Ranks, with_fields
+from planner.specs.base import with_fields
 from planner.specs.job import Limits
 from tests.check.small_plans import (
     WEB,
@@ -19,7 +17,6 @@ from tests.check.small_plans import (
     categories,
     one_by_one,
     other_digest,
-    overloaded,
     repriced,
     restated,
     solve,
@@ -88,13 +85,6 @@ def test_slower_decisions_are_a_regression_and_say_what_moved(plan):
     assert "16 of 16 micro-batches differ: [0] " in rows.message
     assert "nothing → ⟨2⟩ and" in rows.message
     assert exit_code(findings) == 1
-
-
-def test_an_overloaded_group_is_a_regression_and_a_plan_that_hides_it_is_refused(plan):
-    assert at(compare(plan, restated(overloaded(plan))), "outcome.value")[0].category == "regression"
-    with pytest.raises(InputError, match=r"the plan states .*, and its decisions take") as refused:
-        compare(plan, overloaded(plan))
-    assert refused.value.where == "new (outcome.value)"
 
 
 def test_faster_decisions_are_a_gain(plan):
@@ -243,12 +233,6 @@ def bigger(plan):
     return {name: with_fields(module, layers=module.layers + 1) for name, module in models.items()}
 
 
-def test_prices_that_differ_for_no_stated_reason_are_judged(plan):
-    findings = compare(plan, repriced(plan, 1.5))
-    assert at(findings, "outcome.value")[0].category == "regression"
-    assert at(findings, "uses.prices")[0].category == "drift"
-
-
 # ------------------------------------------------------------------------------------------------ added and removed
 
 
@@ -274,6 +258,7 @@ def test_items_that_are_gone_are_removed_and_their_time_is_not_judged(plan):
     assert at(compare(fewer, plan), "steps[0].items.llm")[0].category == "added"
 
 
+@pytest.mark.slow
 def test_modules_layouts_and_orders(plan):
     both = priced_by(encoder_plan(), plan)
     assert compare(both, both) == []
@@ -306,44 +291,9 @@ def twice(plan):
     return item, with_rows(plan, (*rows[:-1], {**rows[-1], name: (*rows[-1][name], item)}))
 
 
-def test_an_illegal_new_plan_blocks(plan):
-    item, illegal = twice(plan)
-    findings = compare(plan, illegal)
-    assert "illegal" in categories(findings)
-    assert any(f"item {item} of `llm` is assigned 2 times" in f.message for f in findings)
-    assert exit_code(findings) == 1
-
-
 def test_an_illegal_old_plan_is_found_and_does_not_block_a_legal_new_one(plan):
     _, illegal = twice(plan)
     findings = compare(illegal, plan)
     assert set(categories(findings)) == {"gain"}
     assert exit_code(findings) == 0
     assert {"illegal", "drift"} == set(categories(compare(illegal, illegal)))
-
-
-def test_bounds_and_gaps_that_the_plans_own_numbers_deny_are_refused(plan):
-    above, between = plan.outcome.value * 1.01, (plan.outcome.bound + plan.outcome.value) / 2
-    for where, stated in {
-        "outcome.bound": [{"bound": above, "gap": 0.0}, {"bound": between, "gap": plan.outcome.value / between - 1}],
-        "outcome.gap": [{"gap": 0.5}],
-    }.items():
-        for fields in stated:
-            with pytest.raises(InputError) as refused:
-                compare(plan, with_fields(plan, outcome=with_fields(plan.outcome, **fields)))
-            assert refused.value.where == f"new ({where})"
-
-
-def test_more_memory_than_the_device_has_is_illegal(plan):
-    devices = {"cpu": with_fields(plan.uses.devices["cpu"], memory_gib=0.51)}
-    small = with_fields(plan, uses=with_fields(plan.uses, devices=devices, limits=Limits()))
-    findings = compare(plan, small)
-    assert exit_code(findings) == 1
-    assert "illegal" in categories(findings)
-
-
-def test_a_group_on_ranks_that_do_not_exist_is_illegal(plan):
-    groups = {**plan.groups, "far": Group(ranks=Ranks((7,)), split={})}
-    assert compare(plan, with_fields(plan, groups=groups))[0].where == "new: groups.far"
-    layouts = {"llm": Layout(ranks=Ranks(range(4)), dp=3, zero=3)}
-    assert compare(plan, with_fields(plan, layouts=layouts))[0].category == "illegal"

@@ -46,9 +46,9 @@ def check(mutation: Mutation, solved, folder, patch):
 
 @pytest.mark.parametrize(
     "mutation",
-    [pytest.param(each, id=each.what, marks=pytest.mark.slow if each.base == "static" else ()) for each in MUTATIONS],
+    [pytest.param(each, id=each.what, marks=pytest.mark.soak if each.base == "static" else ()) for each in MUTATIONS],
 )
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 def test_a_change_gets_the_label_that_a_reader_gives_it(mutation, solved, tmp_path, monkeypatch):
     findings = check(mutation, solved, tmp_path, monkeypatch)
     found = label(findings)

@@ -124,7 +124,8 @@ def bash(script: str, folder: Path, **variables: str) -> subprocess.CompletedPro
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "code"), [("good", 0), ("worse", 1)])
+@pytest.mark.parametrize(("name", "code"), [("worse", 1), ("good", 0)])
+@pytest.mark.every(2)
 def test_the_steps_of_the_action_check_comment_and_end_with_the_verdict(folders, name, code):
     folder = folders / name
     variables = {
@@ -147,7 +148,8 @@ def test_the_steps_of_the_action_check_comment_and_end_with_the_verdict(folders,
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "code"), [("good", 0), ("worse", 1)])
+@pytest.mark.parametrize(("name", "code"), [("worse", 1), ("good", 0)])
+@pytest.mark.every(2)
 def test_the_script_of_gitlab_checks_comments_and_ends_with_the_verdict(folders, name, code):
     folder, job = folders / name, yaml.safe_load((ROOT / "ci/gitlab.yml").read_text())["planner-check"]
     given = {key: text for key, text in job["variables"].items() if "$" not in text}

@@ -14,6 +14,7 @@ GOLDEN = Path(__file__).parents[1] / "golden" / "serving" / "images-then-long-pr
 
 
 @pytest.mark.parametrize(("prices", "category"), [(None, "illegal"), ("0123456789abcdef", "drift")])
+@pytest.mark.every(2)
 def test_another_outcome_is_a_drift_only_at_other_prices(tmp_path, prices, category):
     stored = files.read(GOLDEN, ServingActionsFile)
     changed = with_fields(stored, outcome=with_fields(stored.outcome, mean_first_s=0.5))

@@ -57,15 +57,6 @@ def asked(tmp_path_factory):
         return folder / "asked", planner("ask", *SMALL, "-o", "asked").stdout
 
 
-@pytest.mark.slow
-def test_the_answer_is_one_screen_and_says_how_to_go_on(asked):
-    folder, said = asked
-    lines = said.splitlines()
-    assert len(lines) <= 40 and "step" in lines[1]
-    assert any("asked/job.yaml" in line for line in lines)
-    assert sorted(path.name for path in folder.iterdir()) == ["cluster.yaml", "job.yaml", "plan.yaml"]
-
-
 def test_the_same_question_is_the_same_job_and_another_does_not_overwrite_it(here):
     planner("init", given=ANSWERS)
     before = Path("mine/job.yaml").read_text()
@@ -144,19 +135,6 @@ def test_samples_are_those_of_a_file_that_says_the_same(here, images, audio, lin
     assert all(bool(given.batches[0].streams[name]) == bool(of) for name, of in (("vision", images), ("audio", audio)))
 
 
-def test_names_of_distributions_are_images_and_sound(here):
-    question = replace(SEEN, images="coco*2", audio="librispeech", batch=50)
-    (batch,) = load_job(str(write_question(question, Path("q"))), JobOptions()).batches
-    assert (len(batch.items), len(batch.streams["vision"]), len(batch.streams["audio"])) == (50, 100, 50)
-    assert len({*batch.streams["audio"].values()}) > 25
-
-
-def test_text_alone_is_answered_and_said(here, caplog):
-    job = load_job(str(write_question(SEEN, Path("q"))), JobOptions())
-    assert {*job.batches[0].items.values()} == {100} and not job.batches[0].streams["vision"]
-    assert "--images 1280x960 gives each an image" in caplog.text
-
-
 def test_what_is_left_out_is_as_usual(here, caplog):
     """Of two A100 the one with more memory, 8 samples a GPU, and 512 tokens of text beside an image."""
     question = Question(None, model="qwen2.5-vl-7b", gpus="32xa100", images="1280x960")
@@ -164,13 +142,6 @@ def test_what_is_left_out_is_as_usual(here, caplog):
     assert inputs.sources["job"].parent.name == "qwen2.5-vl-7b-32xa100-1280x960-512x256"
     assert [*inputs.devices] == ["a100-80gb"] and "a100 is taken as a100-80gb" in caplog.text
     assert [*inputs.batches[0].items.values()] == [512 + 1564] * 256
-
-
-def test_init_asks_for_images_where_a_model_reads_them(here):
-    for model, said in (("qwen2.5-vl-7b", "1280x960\n"), ("qwen2.5-omni-7b", "1280x960\n\n"), ("llama-3-8b", "")):
-        planner("init", given=f"{model}\n8xh100\n\n100\n{said}4\n\n{model}\n")
-        (batch,) = load_job(f"{model}/job.yaml", JobOptions()).batches
-        assert {*batch.items.values()} == {100 + 1564 * bool(said)}
 
 
 @pytest.mark.parametrize(

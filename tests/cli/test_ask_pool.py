@@ -94,6 +94,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("given", BAD)
+@pytest.mark.every(2)
 def test_what_cannot_be_meant_is_refused(tmp_path, given):
     printed = typed(f"{ASK} {given} -o f", tmp_path)
     assert printed.code == 2, printed

@@ -12,7 +12,6 @@ from planner.cli.app import app
 from planner.errors import InputError
 from planner.specs.base import with_fields
 from planner.specs.inputs import JobOptions, load_job
-from planner.specs.parallelism import Parallelism
 from planner.strategies.static.memory_fit import memory_fit_of_job
 from planner.strategies.static.nearest_change import CHANGED_FIRST
 from planner.units import GIB
@@ -44,6 +43,7 @@ def test_k2_fits_with_four_stages():
     assert all(kind in stage for stage in said["stages"] for kind in KINDS)
 
 
+@pytest.mark.slow
 def test_k2_does_not_fit_with_one_stage():
     """Of 65.3 billion parameters each rank would hold an eighth: 16 bytes of each are more than the device has; under
     ZeRO-1 weights and float32 gradients leave too little for the activations of four sequences.
@@ -76,12 +76,6 @@ def test_shipped_layouts_fit(job):
     assert float(found.fullest.taken.total) <= found.fullest.allowed < found.device_bytes == 79.1 * GIB
 
 
-def test_fewer_ranks_that_hold_a_part_take_more():
-    totals = [k2(pp=pp).stages[0].taken.states for pp in (4, 2, 1)]
-    assert totals == sorted(totals)
-    assert isinstance(load_job(K2, JobOptions()).job.fix.layouts["llm"], Parallelism)
-
-
 # The fields of a layout that a person may change alone, with their values on eight ranks.
 ALONE = {"recompute": ("none", "selective"), "zero": (0, 1, 2, 3), "tp": (2, 4, 8), "cp": (2, 4, 8), "pp": (2, 4, 8)}
 
@@ -106,6 +100,7 @@ def test_deepspeeds_update_takes_to_the_byte_what_was_reported(tmp_path):
     assert deepspeed_7b(tmp_path, zero=3).fits
 
 
+@pytest.mark.slow
 def test_the_smallest_change_is_of_the_field_that_people_change_first(tmp_path):
     """Brute force over changes of one field: of those that fit, the named one is of the first field in the order."""
     found = deepspeed_7b(tmp_path)
@@ -115,30 +110,6 @@ def test_the_smallest_change_is_of_the_field_that_people_change_first(tmp_path):
             with suppress(InputError):
                 fitting |= {name} if deepspeed_7b(tmp_path, **{name: value}).fits else set()
     assert {each.split("=")[0] for each in found.change.differences} == {min(fitting, key=CHANGED_FIRST.index)}
-
-
-SMALLER_PASSES = ("yi-34b", "h100-80gb", "tp: 4, dp: 8, micro_batch: 4, zero: 1, recompute: none")  # are one change
-WIDER = ("llama-3-8b", "rtx-4090", "tp: 4, dp: 2, micro_batch: 1, zero: 2, recompute: selective")  # ZeRO stays as it is
-
-
-@pytest.mark.parametrize(("which", "change"), [(SMALLER_PASSES, "micro_batch"), (WIDER, "tp")])
-def test_one_field_is_changed_where_one_is_enough(tmp_path, which, change):
-    """The printed change is of one field, and put back into the job it fits."""
-    model, device, fixed = which
-    kept = dict(each.split(": ") for each in f"{fixed}, pp: 1".split(", "))
-    cluster = small_cluster(tmp_path, device, int(kept["tp"]) * int(kept["dp"]))
-
-    def of(values):
-        said = ", ".join(f"{name}: {value}" for name, value in values.items())
-        job = for_software(static_job(tmp_path, model, cluster, [1024] * 32, said), "megatron")
-        return memory_fit_of_job(load_job(job, JobOptions()))
-
-    found = of(kept)
-    assert not found.fits
-    ((name, value),) = (each.split("=", 1) for each in found.change.differences)
-    assert name == change
-    del kept["dp"]
-    assert of(kept | {name: value}).fits
 
 
 def test_stages_that_do_not_fit_are_even_in_the_smallest_change(tmp_path):
@@ -156,6 +127,7 @@ def test_stages_that_do_not_fit_are_even_in_the_smallest_change(tmp_path):
     assert changed["stages"] != fixed["stages"] and of(fixed | changed).fits
 
 
+@pytest.mark.slow
 def test_chunks_may_run_out_where_segments_do_not_expand(tmp_path):
     """Llama-3-70B's fine-tuning in fp8 on 32 H100: with 5 chunks a rank it ran out in a third to two thirds of runs,
     with 10 it did not (Megatron-Bridge, pull request 3107). Without chunks nothing is said.
@@ -169,12 +141,3 @@ def test_chunks_may_run_out_where_segments_do_not_expand(tmp_path):
         assert found.fullest.chance < 0.01
     assert 0.2 < chances[5] < 0.6 and chances[10] < chances[5] - 0.02 and chances[1] is None
     assert "without expandable segments" in invoke(job).stdout
-
-
-def test_one_stage_that_is_said_is_predicted_as_one_that_is_not(tmp_path):
-    """Of a module without a pipeline a job may say the only stage."""
-    cluster, seconds = small_cluster(tmp_path, "h200", 4), []
-    for said in ("pp: 1", "pp: 1, stages: [0-31]"):
-        job = static_job(tmp_path, "llama-3-8b", cluster, [1024] * 4, f"{said}, tp: 1, micro_batch: 1, recompute: none")
-        seconds.append(pipeline.predict(job, JobOptions()).closed_seconds)
-    assert seconds[0] == seconds[1] > 0

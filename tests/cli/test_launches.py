@@ -131,19 +131,6 @@ def test_bad_input_is_refused_at_its_argument_and_nothing_is_written(more, scrip
     assert not (tmp_path / "none").exists()
 
 
-@pytest.mark.slow
-def test_a_layout_that_does_not_fit_is_said_not_to_wherever_it_is_asked_about(script, tmp_path):
-    text = ASKED.replace("--tensor-model-parallel-size 4", MORE).replace("--micro-batch-size 1", "--micro-batch-size 4")
-    planner("import", "megatron", script(text=text), "--gpus", "64xh100", "-o", tmp_path / "j")
-    job = tmp_path / "j" / "job.yaml"
-    planner("predict", job, code=3)
-    done = CliRunner().invoke(app, ["export", str(job), "--to", "megatron", "-o", str(tmp_path / "x.sh")])
-    assert done.exit_code == 3 and "DOES NOT FIT in memory" in done.stderr
-    assert "# DOES NOT FIT in memory" in (tmp_path / "x.sh").read_text()
-    assert "the plan itself DOES NOT FIT" in json.loads(planner("why-not", job, "tp=8", "--json"))["note"]
-    assert "# the first DOES NOT FIT" in planner("export", job, "--to", "megatron", "--better", "-o", "-")
-
-
 @pytest.mark.parametrize(
     ("ranks", "said"),
     [
@@ -157,27 +144,6 @@ def test_other_ranks_than_those_that_are_asked_about_are_said(ranks, said, scrip
     text = ASKED.replace("--nproc_per_node 8", ranks)
     shown = planner("import", "megatron", script(text=text), "--gpus", "64xh100", "-o", tmp_path / "j")
     assert (f"the file starts: {said}, and not 64, 8 a node" in shown) == ("the file starts" in shown) == bool(said)
-
-
-def test_what_is_not_given_is_said_with_the_option(script, tmp_path):
-    assert "--gpus 8xh100" in refused("import", "megatron", script(), "-o", tmp_path / "none").fix
-    assert refused("import", "megatron", script(), "--gpus", "64xh100").where == "-o"
-    assert refused("import", "megatron", script(), "--set", "N", "-o", tmp_path / "none").where == "--set"
-    assert (
-        "pretrain_bert.py"
-        in refused(
-            *(
-                "import",
-                "megatron",
-                script(text=ASKED.replace("gpt", "bert")),
-                "--gpus",
-                "8xh100",
-                "-o",
-                tmp_path / "none",
-            )
-        ).message
-    )
-    assert not (tmp_path / "none").exists()
 
 
 def test_no_other_file_is_written_over_nor_beside(script, tmp_path):
@@ -209,17 +175,6 @@ def test_what_it_cannot_launch_has_the_best_that_it_can_as_its_fix(tmp_path):
     assert "no schedule gpipe (rule: schedule)" in error.message and "layouts.llm" in error.where
     assert "whose best is {tp:" in error.fix and "% less" in error.fix
     assert not (tmp_path / "none.sh").exists()
-
-
-def test_arguments_as_yaml_are_the_same_job(script, tmp_path):
-    words = ASKED.split("pretrain_gpt.py ")[1].split()
-    pairs = "".join(f"  {name}: {value}\n" for name, value in zip(words[::2], words[1::2], strict=True))
-    switches = "".join(f"  {name}: true\n" for name in MORE.split())
-    (tmp_path / "args.yaml").write_text(f"MODEL_ARGS:\n{pairs}{switches}  --fp16: false\n")
-    for source, folder in ((tmp_path / "args.yaml", "a"), (script(MORE), "b")):
-        planner("import", "megatron", source, "--gpus", "64xh100", "-o", tmp_path / folder)
-    first, second = (files.read(tmp_path / folder / "job.yaml", Job) for folder in "ab")
-    assert first.fix == second.fix and first.workload == second.workload
 
 
 def test_the_shipped_script_is_the_one_that_its_launch_exports():

@@ -57,13 +57,6 @@ def test_figures_by_source(rows):
     }
 
 
-def test_rows_and_one_source(rows):
-    said = json.loads(invoke(rows, "--json", "--rows", "--source", "a", "--source", "c").stdout)
-    assert [*said["sources"]] == ["a", "c"]
-    assert [row["row"] for row in said["rows"]] == ["a-2", "a-4", "a-6", "a-8", "c-20"]
-    assert said["rows"][-1]["skipped"] == "unreadable number"
-
-
 @pytest.mark.parametrize("words", [("--source", "z"), ("--source", "")])
 def test_a_source_that_there_is_not(rows, words):
     error = invoke(rows, *words).exception
@@ -82,25 +75,6 @@ def test_a_folder_without_such_rows(rows, monkeypatch):
     for left in ([], [whole]):
         monkeypatch.setattr("planner.ledger.accuracy.read_published", lambda directory, left=left: ([], left))
         assert invoke(rows).exception.exit_code == 2
-
-
-def test_whole_files_are_listed_and_are_no_rows(rows, monkeypatch):
-    whole = replace(LEFT[0], origin=replace(LEFT[0].origin, line=1, file="models.csv", source="models"))
-    monkeypatch.setattr("planner.ledger.accuracy.read_published", lambda directory: (CASES, [*LEFT, whole]))
-    done = invoke(rows)
-    assert "9 records of 3 sources" in done.stdout
-    assert "models.csv" in done.stdout
-
-
-def test_without_runs_it_says_how_to_get_some():
-    done = invoke()
-    assert done.exit_code == 0
-    assert "planner run PLAN" in done.stdout
-    assert json.loads(invoke("--json").stdout)["drift"] == []
-
-
-def test_a_source_of_ones_own_runs_is_refused():
-    assert invoke("--source", "a").exception.exit_code == 2
 
 
 def test_drift_of_ones_own_runs():

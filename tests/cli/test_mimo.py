@@ -6,8 +6,6 @@ from planner import files
 from planner.errors import InputError
 from planner.export import export_plan
 from planner.specs.job import Job
-from planner.specs.library import read_named, shipped_folder, shipped_names
-from planner.specs.workload.length_sources import SampleMix
 from planner.workflows import launching
 from tests.cli.test_launches import planner, refused
 
@@ -35,11 +33,6 @@ fix:
 """
 APART = {"vision": "ranks: 0-3", "llm": "ranks: 4-7"}
 TOGETHER = {"vision": "tp: 2", "llm": "tp: 2"}
-QUICK = "qwen2.5-vl-7b-h200x8", "qwen3.5-27b-h100x17"  # of shipped jobs, to solve
-LENGTHS = {name: read_named(name, Job)[0].workload.lengths for name in shipped_names(Job)}
-MULTIMODAL = [
-    name for name, each in LENGTHS.items() if isinstance(each, SampleMix) and each.images and each.images.name
-]
 
 
 @pytest.fixture
@@ -55,6 +48,7 @@ def job(tmp_path):
 
 
 @pytest.mark.parametrize(("layouts", "program"), [(APART, "-m examples.mimo.pretrain_mimo"), (TOGETHER, "train.py")])
+@pytest.mark.every(2)
 def test_encoders_go_out_and_come_back(layouts, program, job, tmp_path):
     wanted = files.read(job(**layouts), Job)
     planner("export", tmp_path / "job.yaml", "--to", "megatron", "-o", tmp_path / "a.sh")
@@ -81,6 +75,7 @@ REFUSED = {  # changed layouts → where, and part of the message
 
 
 @pytest.mark.parametrize("case", REFUSED)
+@pytest.mark.every(2)
 def test_what_no_argument_says_is_refused_with_its_field(case, job):
     layouts, module, changed, where, message = REFUSED[case]
     own = {key: value for key, _, value in (part.partition(": ") for part in changed.split(", "))}
@@ -108,18 +103,3 @@ def test_a_search_beside_a_refusal_ends_in_a_plan_that_can_be_told(job, tmp_path
     assert "of all modules alike vision {tp: 1" in error.fix and " less" in error.fix
     for layouts, told in ((APART, "less, simulated\n- --encoder-tp"), (TOGETHER, "less, simulated\n- --tensor-model")):
         assert told in planner("export", job(**layouts), "--to", "megatron", "--better", "-o", "-")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", [each if each in QUICK else pytest.param(each, marks=pytest.mark.soak) for each in MULTIMODAL]
-)
-def test_shipped_jobs_with_drawn_images_are_refused_for_their_lengths(name, tmp_path):
-    """Their samples are of unlike lengths, for Megatron too: no argument says which share a micro-batch."""
-    text = (shipped_folder() / "jobs" / f"{name}.yaml").read_text().replace("\nmodel:", "\nsoftware: megatron\nmodel:")
-    (tmp_path / "job.yaml").write_text(text)
-    planner("solve", tmp_path / "job.yaml", "-o", tmp_path / "plan.yaml", "--effort", "1")
-    error = refused("export", tmp_path / "plan.yaml", "--to", "megatron", "-o", tmp_path / "none.sh")
-    uneven = "17" in name  # ranks, on nodes of 8
-    assert ("as many ranks on every node" if uneven else "one length of sequences") in error.message
-    assert "(ranks)" in error.where if uneven else "uses.items.llm" in error.where

@@ -80,6 +80,7 @@ def test_a_launcher_starts_it(launcher, to, job, tmp_path):
         (("--to", "torchtitan", "--better", "--launcher", "slurm"), "a change of arguments starts nothing"),
     ],
 )
+@pytest.mark.every(2)
 def test_what_nothing_can_write_is_refused(words, message, job, tmp_path):
     error = refused("export", job("torchtitan"), *words, "-o", tmp_path / "out")
     assert message in error.message and error.fix and not (tmp_path / "out").exists()
@@ -129,6 +130,7 @@ def test_what_is_not_supported_is_blamed_and_none_of_its_details(form, text, whe
     assert error.where.endswith(where) and message in error.message
 
 
+@pytest.mark.slow
 def test_a_version_that_cannot_be_told_a_plan_is_offered_none_that_it_cannot_either(job, tmp_path):
     path = job("megatron", "{zero: 3, micro_batch: 1}")
     error = refused("export", path, "--to", "megatron", "--version", "0.12", "-o", tmp_path / "x.sh")

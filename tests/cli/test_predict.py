@@ -8,7 +8,6 @@ from typer.testing import CliRunner
 
 from planner import pipeline
 from planner.cli.app import app
-from planner.plan.descriptions import layout_text
 from planner.scoring.objective_value import sample_tokens
 from planner.specs import library
 from planner.specs.model import Model
@@ -71,12 +70,6 @@ def test_parts_that_take_time_and_what_simulating_adds(job, sizes, told):
     taking = {name for name, seconds in found.parts.items() if seconds > 1e-3 * found.scores[0].step_seconds}
     assert rows & {*PARTS} >= taking and not rows & {name for name in PARTS if found.parts[name] == 0}
     assert ("simulation adds" in rows) == ("wait for those with more" in " ".join(said.split())) == told
-
-
-def test_what_is_unsaid_is_one_and_as_the_job_keeps_states(job):
-    (layout,) = pipeline.predict(job("")).plan.layouts.values()
-    degrees = "tp: 1, cp: 1, pp: 1, dp: 8"
-    assert layout_text(layout) == f"{{{degrees}, zero: 1, recompute: none, micro_batch: 1, dtype: bf16}}"
 
 
 def test_varied_lengths_are_simulated_as_they_are(job):

@@ -3,7 +3,7 @@
 import json
 import shlex
 import signal
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import pytest
 from typer.testing import CliRunner
@@ -12,12 +12,11 @@ from planner import pipeline
 from planner.cli.app import app, exit_on_signal
 from planner.errors import InputError, RunFailed
 from planner.files import write
-from planner.ledger import KindSeconds, PeakMemoryUse
+from planner.ledger import KindSeconds
 from planner.ledger.compared_run import ComparedRun
 from planner.runtime.parity.parity_tolerance import PARITY_TOLERANCES
 from planner.runtime.run_options import Progress
-from planner.runtime.run_result import ParityErrors, RankMemory
-from planner.units import GIB
+from planner.runtime.run_result import ParityErrors
 from planner.workflows import tracing
 from tests.plans import sharded_plan
 
@@ -75,25 +74,6 @@ def test_json_says_all_of_the_check(outcome):
             "loss_rel_err": shown, "grad_rel_err": shown and 2 * shown, "worst": "llm.head.weight",
             "steps": 2, "items": 7, "within": same,
         }  # fmt: skip
-
-
-def test_a_run_within_it_ends_well_and_names_the_worst(outcome):
-    done = outcome(ran(**verified(1e-14)))
-    assert done.exit_code == 0 and "same as one process" in done.stdout and "llm.head.weight" in done.stdout
-
-
-def test_memory_is_said_where_it_was_counted(outcome):
-    measured = RankMemory(2 * GIB, 5 * GIB, 3 * GIB, 6 * GIB, GIB // 2)
-    half = RankMemory(GIB, 2.5 * GIB, 2 * GIB, 3 * GIB, 0)
-    ranks = (PeakMemoryUse(0, replace(measured, passes=4 * GIB), None), PeakMemoryUse(1, measured, half))
-    shown = json.loads(outcome(ran(memory=ranks), "--json").stdout)["memory_bytes"]
-    assert [rank["rank"] for rank in shown] == [0, 1] and shown[0]["predicted"] is None
-    assert shown[1]["measured"] == asdict(measured) and shown[1]["predicted"] == asdict(half)
-
-
-def test_json_says_what_each_rank_sent_by_kind(outcome):
-    sent = ({"tp": 96, "dp": 8}, {"tp": 96})
-    assert json.loads(outcome(ran(sent_bytes=sent), "--json").stdout)["sent_bytes"] == [*sent]
 
 
 def never(on_progress):

@@ -61,7 +61,7 @@ def test_pages_and_scripts_are_written(folder):
     assert script.count("vllm serve") == 2 and script.count("--tensor-parallel-size 4") == 2
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_policy_is_beside_the_splits(folder):
     (folder / "job.yaml").write_text(JOB.replace("tp: 4", "tp: 2"))
     elastic = answered("--order fifo --elastic --switch 0.2s -o actions.yaml --html page.html", folder)["elastic"]

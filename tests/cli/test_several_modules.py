@@ -9,13 +9,10 @@ from planner import files
 from planner.cli.app import app
 from planner.errors import InputError
 from planner.plan.legal.plan_laws import violations
-from planner.plan.plan_file import Plan, assignments
+from planner.plan.plan_file import Plan
 from planner.scoring.score import score
 from planner.specs.base import Ranks, with_fields
-from planner.specs.inputs import JobOptions, load_job
-from planner.strategies import STRATEGIES
 from planner.strategies.static import memory_fit_of_plan
-from planner.strategies.static.layouts_plan import plan_together
 from tests.specs.workload.test_stream_batches import FILES
 
 BUBBLES = Path(__file__).parents[1] / "golden/by_hand/encoder-in-bubbles/plan.yaml"
@@ -34,12 +31,6 @@ def job(tmp_path):
         return str(tmp_path / "job.yaml")
 
     return write
-
-
-def said(*words: str) -> str:
-    done = CliRunner().invoke(app, list(words), env={"COLUMNS": "200"})
-    assert done.exit_code == 0, done.output
-    return done.stdout
 
 
 def refused(*words: str) -> InputError:
@@ -70,35 +61,6 @@ def test_ranks_of_an_encoder_alone_are_asked_whether_they_fit():
     found = memory_fit_of_plan(apart, (score(apart),))
     assert not found.fits and "llm" not in found.fullest.holds
     assert [use.holds for use in found.stages if "llm" in use.holds] == [{"llm": stage} for stage in range(4)]
-
-
-def test_a_job_that_fixes_all_layouts_is_a_plan(job):
-    """Every item once, at the latest in the first micro-batch in which somebody reads it."""
-    inputs = load_job(job(), JobOptions())
-    plan = plan_together(inputs)
-    assert not violations(plan)
-    assert plan.uses.dropped == (2,) and plan.uses.left_out == {"vit": (2,)}
-    row_of = {
-        (a.module, i): at
-        for at, row in enumerate(plan.steps[0].micro_batches)
-        for a in assignments(plan, row)
-        for i in a.items
-    }
-    (batch,) = inputs.batches
-    assert {item for module, item in row_of if module == "llm"} == {*batch.items}
-    for module, items in batch.streams.items():
-        for item in items:
-            assert row_of[module, item] <= min(row_of["llm", reader] for reader in batch.feeds[module]["llm"][item])
-    text = " ".join(said("predict", job()).split())
-    assert "vit 5 items, 64 patches; ear 2 items, 24 frames" in text
-    assert "1 sample dropped, longer or larger than the job allows; 1 item of vit left out" in text
-    assert "fits in cpu" in said("fits", job())
-
-
-@pytest.mark.parametrize("name", sorted(name for name, each in STRATEGIES.items() if each.modules == "one"))
-def test_strategies_of_one_module_say_so(job, name):
-    error = refused("solve", job(f"strategy: {name}\n"), "-o", "-")
-    assert "plans one module, and `vit` and `ear` would be left out" in error.message and "(strategy)" in error.where
 
 
 @pytest.mark.parametrize(

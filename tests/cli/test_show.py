@@ -6,23 +6,24 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 from typer.testing import CliRunner
 
 from planner.cli.app import app
-from planner.cli.canvas import Canvas, rank_labels
+from planner.cli.canvas import Canvas
 from planner.cli.views import plan_picture, rank_lanes
 from planner.cli.views.memory_bars import MemoryBar, bar_cells, bars_by_ranks, lines
-from planner.cli.views.micro_batch_bands import crowded_shares, micro_batch_bands
+from planner.cli.views.micro_batch_bands import crowded_shares
 from planner.cli.views.rank_lanes import PassCell, column_owners, group_lanes, lane_spans, spans_by_kind
 from planner.pipeline import read_plan, simulate
 from planner.simulate import TaskEvent, Timeline, waits_for_modules
 from planner.simulate import simulate as run
-from planner.specs.base import Ranks, with_fields
+from planner.specs.base import Ranks
 from planner.units import GIB
+from tests.examples import examples
 from tests.plan.schedules.made import ordered_plan, timeline
 from tests.task_programs import programs
 
@@ -52,6 +53,7 @@ def scored():
 
 @pytest.mark.parametrize("width", [40, 80, 120])
 @pytest.mark.parametrize("name", PLANS)
+@pytest.mark.every(3)
 def test_no_line_is_broken_by_the_width(scored, name, width):
     """Drawn lines stand unwrapped; what is made of words wraps where words end."""
     plan, scores = scored[name]
@@ -68,7 +70,7 @@ def test_no_line_is_broken_by_the_width(scored, name, width):
 # ------------------------------------------------------------------------------------------------------------- ranks
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(programs(), st.integers(1, 40))
 def test_every_rank_is_in_one_line(program, columns):
     tasks, price = program
@@ -78,25 +80,12 @@ def test_every_rank_is_in_one_line(program, columns):
 
 
 @pytest.mark.parametrize("order", ["1f1b", "zb_h1"])
+@pytest.mark.every(2)
 def test_many_ranks_that_do_alike_have_one_line(order):
     """A replica on top of another changes the labels and nothing else."""
     few, many = (timeline(ordered_plan(4, 6, order, dp=dp), **SECONDS) for dp in (1, 64))
     assert [lane.owners for lane in lanes(many, 50)] == [lane.owners for lane in lanes(few, 50)]
     assert [len(lane.ranks) for lane in lanes(many, 50)] == [64] * 4
-
-
-@pytest.mark.parametrize("width", [40, 80])
-def test_long_lists_of_ranks_are_counted(width):
-    every_eighth = Ranks(range(0, 1024, 8))
-    (text,) = rank_labels([every_eighth], Canvas(width))
-    assert text.strip() == ("0,8,… ×128" if width == 40 else "ranks 0,8,… ×128")
-    assert rank_labels([Ranks((3,))], Canvas(80)) == ["rank 3 "]
-
-
-def test_of_very_many_different_ranks_the_first_and_the_last_are_drawn():
-    shown = timeline(ordered_plan(24, 2, "1f1b"), **SECONDS)
-    drawn = text_of(rank_lanes.rank_lanes(shown, Canvas(80)), 80)
-    assert "rank 0 " in drawn and "rank 23" in drawn and "8 more that look different" in drawn
 
 
 # ------------------------------------------------------------------------------------------------------------- passes
@@ -114,7 +103,7 @@ def test_passes_differ_without_colours(order, symbols, width):
         assert set("█▓▒░") & set(line) == set(symbols)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(st.integers(2, 5), st.integers(2, 6), st.sampled_from(["1f1b", "zb_h1", "gpipe"]))
 def test_what_takes_a_column_is_what_the_column_shows(pp, micro_batches, order):
     """To scale: with a column a second, each pass takes as many columns as it takes seconds, just where it is."""
@@ -140,16 +129,6 @@ def test_more_passes_than_columns_show_in_proportion(columns):
     spans = lane_spans(Timeline(tuple(events), 4000.0, 1), range(len(events)))
     found = Counter(owner.phase for owner in column_owners(spans, 4000.0, columns) if owner)
     assert abs(found["F"] - columns / 4) <= 1.5 and abs(found["B"] - columns / 2) <= 1.5
-
-
-def test_several_modules_have_letters_where_there_are_no_colours(scored):
-    _, scores = scored["by_hand/encoder-in-bubbles"]
-    plain = text_of(rank_lanes.rank_lanes(scores[0].timeline, Canvas(120, plain=True)), 120)
-    coloured = text_of(rank_lanes.rank_lanes(scores[0].timeline, Canvas(120)), 120)
-    assert "l0" in plain and "v0" in plain and "v vit" in plain
-    assert "l0" not in coloured
-    for drawn in (plain, coloured):
-        assert ": waits for another module" in drawn and drawn.count(":") > 1
 
 
 def test_waits_for_an_encoder_take_their_share_of_columns(scored):
@@ -231,22 +210,3 @@ def test_the_verb(columns, tmp_path):
     assert (tmp_path / "p.svg").read_text().startswith("<svg")
     said = json.loads(CliRunner().invoke(app, ["show", plan, "--json"]).stdout)
     assert said["plan"] == "encoder-in-bubbles" and len(said["memory_gib"]) == 8
-
-
-def test_stages_whose_ranks_meet_in_every_micro_batch_are_drawn_as_stages():
-    plan = read_plan(GOLDEN / "by_hand/zero-bubble/plan.yaml")
-    ((name, layout),) = plan.layouts.items()
-    assert plan_picture.has_overlap(plan)
-    assert not plan_picture.has_overlap(with_fields(plan, layouts={name: with_fields(layout, pp=1, dp=4, tp=2)}))
-
-
-def test_alike_micro_batches_are_drawn_once_over_the_whole_width():
-    plan = read_plan(GOLDEN / "parallel_search/llama-3-8b-h100x64/plan.yaml")
-    (score,) = simulate(plan)
-    for width in (80, 160):
-        drawn = [*micro_batch_bands(plan, 0, score, Canvas(width, plain=True))]
-        heads = [line for each in drawn for line in text_of(each, width).splitlines() if line.startswith("micro-batch")]
-        assert (
-            heads[0].startswith(f"micro-batches 0 to {len(plan.steps[0].micro_batches) - 1}, alike") and len(heads) == 1
-        )
-        assert max(len(line.strip()) for line in text_of(drawn[1], width).splitlines()) == (width - 4) // 64 * 64

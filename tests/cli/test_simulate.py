@@ -11,7 +11,6 @@ from typer.testing import CliRunner
 from planner import files, pipeline
 from planner.cli.app import app
 from planner.cli.views.measured_difference import ID_COLUMNS, folded
-from planner.errors import InputError
 from planner.simulate import TracedStep, build_trace, median_step, read_steps, write_trace
 from planner.specs.base import Ranks, with_fields
 from planner.specs.inputs import JobOptions
@@ -58,6 +57,7 @@ def test_a_trace_holds_the_plan(path, plan, tmp_path, name):
     assert (read.label, read.plan) == ("simulated", plan.name)
 
 
+@pytest.mark.slow
 def test_steps_of_a_plan_are_traced_one_after_the_other(tmp_path):
     plan = pipeline.solve("demo-cpu-4", pipeline.JobOptions(batches=2)).plan
     files.write(tmp_path / "plan.yaml", plan)
@@ -71,6 +71,7 @@ def test_ranks_that_are_asked_for(path, tmp_path):
 
 
 @pytest.mark.parametrize("ranks", ["0-4", "3-1", "x", "", "99999999999"])
+@pytest.mark.every(3)
 def test_ranks_that_there_are_not(path, tmp_path, ranks):
     error = invoke(path, "--trace", tmp_path / "t.json", "--trace-ranks", ranks).exception
     assert error.exit_code == 2 and error.where == "--trace-ranks" and error.fix
@@ -105,14 +106,7 @@ def test_long_ids_are_broken_behind_slashes_alone(pieces):
     assert all(len(line) <= ID_COLUMNS or line.count("/") <= 1 for line in (*first, last))
 
 
-def test_tasks_that_nobody_measured_are_counted(path, plan, tmp_path):
-    run = measured(plan, tmp_path / "m.json")
-    trace = json.loads(run.read_text())
-    kept = [r for r in trace["traceEvents"] if r["ph"] != "X" or r["cat"] != "update"]
-    run.write_text(json.dumps({**trace, "traceEvents": kept}))
-    assert "1 of 31 tasks were not measured: llm[0-3]/update/step/all" in invoke(path, "--measured", run).stdout
-
-
+@pytest.mark.slow
 def test_another_plans_run_and_no_run_at_all(path, plan, tmp_path):
     (step,) = plan.steps
     other = with_fields(plan, name="other", steps=(with_fields(step, micro_batches=step.micro_batches[::-1]),))
@@ -145,11 +139,6 @@ def test_overlap_is_switched(path):
     as_priced, switched = (json.loads(each.stdout) for each in (result, off))
     assert switched["step_seconds"] >= as_priced["step_seconds"]
     assert switched["overlap"] == {"pp": True, "dp": False} and "overlap" not in as_priced
-
-
-def test_a_switch_that_does_not_exist_is_an_error(path):
-    result = invoke(path, "--overlap", "cp=on")
-    assert isinstance(result.exception, InputError) and "switches no overlap" in result.exception.message
 
 
 def test_ranks_of_no_trace_are_refused(path):

@@ -179,13 +179,3 @@ def test_what_a_kind_cannot_hold_names_the_kind():
     with pytest.raises(Infeasible, match=f"one of {SLOW} may use 13.6 GiB") as caught:
         problem_of(TWO, devices=small)
     assert "ranks" in caught.value.fix
-
-
-def test_a_sequence_that_only_all_ranks_could_hold_says_that_groups_lie_within_one_kind():
-    problem = problem_of(TWO, limits=with_fields(TWO.uses.limits, tokens_per_rank=700))
-    room = max(shape.room for shape in problem.shapes)
-    for size, across in ((room + 1, True), (2 * room, True), (2 * room + 1, False)):
-        with pytest.raises(Infeasible, match=f"4 ranks of {FAST} hold {room}") as caught:
-            problem_of(TWO, {5: size}, limits=with_fields(TWO.uses.limits, tokens_per_rank=700))
-        assert ("all ranks together would hold it" in caught.value.message) == across
-        assert f"{-(-size // 700)} ranks of {FAST}, or workload.max_tokens: {room}" in caught.value.fix

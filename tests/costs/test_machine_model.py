@@ -1,10 +1,8 @@
 """Kernels at their rates, and the host that launches them."""
 
-from dataclasses import replace
-
 import pytest
 
-from planner.costs.compute.layer_work import AttentionCore, Matmul, layer_work
+from planner.costs.compute.layer_work import Matmul, layer_work
 from planner.costs.layout_columns import LayoutColumns
 from planner.costs.machine_model import UNALIGNED_WORK
 from planner.specs.base import with_fields
@@ -152,16 +150,3 @@ def test_weights_that_are_gathered_before_the_next_forward_hide_in_nothing():
 def test_a_backward_that_gathers_nothing_ahead_hides_nothing_of_zero_3():
     late = shipped(dp_window=0.5, prefetches=False)
     assert (late.dp_window, late.backward_window, shipped(dp_window=0.5).backward_window) == (0.5, 0.0, 0.5)
-
-
-def test_a_stored_matrix_of_scores_is_computed_whole():
-    core = AttentionCore(pairs=1e6, heads=8, width=128, length=2048, head_dim=128, causal=True)
-    stored, fused = shipped(score_bytes=12.0), shipped()
-    assert float(stored.attention_terms(core, True)[0]) == pytest.approx(
-        2.0 * float(fused.attention_terms(core, True)[0])
-    )
-    whole = replace(core, pairs=2e6, causal=False)
-    for forward in (True, False):
-        assert float(stored.attention_seconds(core, forward)) == pytest.approx(
-            float(stored.attention_seconds(whole, forward))
-        )

@@ -18,6 +18,7 @@ from tests.static_jobs import small_cluster, static_inputs
 
 @pytest.mark.parametrize("fixed", ["", "dtype: fp8", "sequence_parallel: false"])
 @pytest.mark.parametrize("model", ["llama-3-8b", "qwen3-30b-a3b", "deepseek-v2-lite", "nemotron-h-8b"])
+@pytest.mark.every(3)
 def test_more_parts_free_more_and_take_longer(model, fixed, tmp_path):
     cluster = small_cluster(tmp_path, "h100-80gb", 16)
     problem = layout_problem(static_inputs(tmp_path, model, cluster, [4096] * 32, fixed))

@@ -74,7 +74,7 @@ SHARDED = [*product(SPREAD, STATES)]
         [(*each, COUNTS[at % 2]) for at, each in enumerate(SHARDED)],
     ),
 )
-@pytest.mark.every(4)
+@pytest.mark.every(8)
 def test_a_simulated_plan_takes_what_the_closed_form_says(tmp_path, spread, states, count):
     """One micro-batch of each replica, or several."""
     fixed = ", ".join(part for part in (spread, states, "pp: 1") if part)
@@ -82,6 +82,7 @@ def test_a_simulated_plan_takes_what_the_closed_form_says(tmp_path, spread, stat
 
 
 @pytest.mark.parametrize("fixed", PIPES)
+@pytest.mark.every(2)
 def test_a_simulated_pipeline_takes_about_what_the_closed_form_says(tmp_path, fixed):
     ranks = 60 if fixed.startswith(("pp: 3", "pp: 5")) else 64
     cluster = small_cluster(tmp_path, "h100-80gb", ranks, 4) if ranks != 64 else "h100x64"
@@ -226,7 +227,7 @@ OFTEN = [  # every two of the three together
 
 
 @pytest.mark.parametrize(("name", "recompute", "software"), soaked(LINES, OFTEN))
-@pytest.mark.every(3)
+@pytest.mark.every(5)
 def test_cost_lines_equal_passes_of_the_closed_form(name, recompute, software):
     """At any number of tokens; with windows, experts and latent attention too. Windows of rings are of 4096 tokens."""
     module, random_ = library.read_named(name, Model)[0].modules["llm"], random.Random(f"{name}{recompute}{software}")

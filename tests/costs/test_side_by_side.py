@@ -79,18 +79,6 @@ def test_nothing_takes_less_than_what_is_waited_for(plan, chance, waited, unplac
         assert task.beside or task.phase in (*PASS_PHASES, "sync", "gather")
 
 
-@examples(60)
-@given(any_placed_replicas(), RANDOM)
-def test_where_all_is_waited_for_placed_passes_take_no_less(plan, chance):
-    """And beside an exchange both take as long as one after the other, placed or not: a CPU has no gaps."""
-    each = side_by_side(plan, chance, 1.0, 1.0)
-    assert not any(hidden(each).values())
-    (step,) = plan.steps
-    rules = tuple(each for each in step.placed if each.is_rule)
-    unplaced = with_fields(plan, steps=(with_fields(step, order={"place": rules}),))
-    assert not hidden(side_by_side(unplaced, chance, 0.3, 1.0))
-
-
 @given(st.lists(st.lists(st.integers(0, 2), min_size=2, max_size=2), min_size=1, max_size=3), RANDOM, WAITED)
 def test_one_module_takes_what_it_takes_alone(rows, chance, waited):
     assert not side_by_side(replicas(rows), chance, waited, waited).changed()

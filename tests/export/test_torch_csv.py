@@ -6,7 +6,7 @@ from itertools import permutations
 from random import Random
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from planner import pipeline
@@ -17,6 +17,7 @@ from planner.plan.plan_file import Plan
 from planner.plan.schedules import schedule_slots
 from planner.plan.schedules.explicit import parse_slots, slot_lines
 from planner.specs.base import with_fields
+from tests.examples import examples
 from tests.plan.schedules.made import ordered_plan, some_order
 from tests.plans import encoder_plan
 from tests.scoring.priced import priced
@@ -52,7 +53,7 @@ def test_torch_loads_and_lowers_what_is_written(tmp_path, name, pp, micro_batche
     assert read_csv(text, ordered_plan(pp, micro_batches, "1f1b" if chunks == 1 else name, chunks), "f") == found
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(st.integers(0, 2**32).map(Random), st.integers(2, 4), st.integers(1, 4), st.integers(1, 2))
 def test_any_order_with_equal_forwards_comes_back(tmp_path_factory, chance, pp, micro_batches, chunks):
     slots = some_order(chance, pp, micro_batches, chunks)

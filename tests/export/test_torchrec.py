@@ -30,6 +30,7 @@ def test_shards_cover_each_table_once(tmp_path: Path):
             assert len({tuple(offset) for offset, *_ in shards}) == len(shards)
 
 
+@pytest.mark.slow
 def test_copies_apart_are_refused_and_so_are_plans_without_tables(tmp_path: Path):
     apart = pipeline.solve(str(table_job(tmp_path, CSV, ", groups: 2, replicas: across"))).plan
     with pytest.raises(InputError, match="neighbouring"):

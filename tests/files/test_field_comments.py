@@ -28,6 +28,7 @@ def test_structs_are_found_in_the_order_of_keys():
 
 
 @pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.every(3)
 def test_a_schema_describes_each_struct_and_each_commented_key(name):
     schema = schema_of_format(name)
     for struct in structs_of(FORMATS[name]):

@@ -42,6 +42,7 @@ def produce(folder, window):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("window", [1, 4])
+@pytest.mark.every(2)
 def test_every_piece_is_taken_once_and_whole_while_it_is_replaced(tmp_path, window):
     slots = FolderQueue(tmp_path / "folder")
     slots.reset_taken()

@@ -76,7 +76,7 @@ def test_an_empty_file_of_defaults_is_short():
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: "/".join(path.parts[-3:]))
-@pytest.mark.every(5)
+@pytest.mark.every(12)
 def test_the_slow_yaml_of_pure_python_says_the_same(path, monkeypatch):
     text = path.read_text(encoding="utf-8")
     data, places = reading.load_yaml(text, "fast")

@@ -1,16 +1,19 @@
 """Before hours of work: whether its output files can be written."""
 
+import re
 from pathlib import Path
 
 import pytest
+import typer
 
+from planner.cli.app import app
 from planner.errors import InputError
 from planner.files.named_paths import FOLDER_FIX, path_exists, require_folder, require_writable
 
 
-def test_folders_that_are_missing_are_made_and_files_left_alone(tmp_path):
+def test_folders_for_files_that_are_missing_are_made_and_other_files_left_alone(tmp_path):
     require_writable(tmp_path / "a" / "b" / "new.jsonl", "--metrics")
-    assert (tmp_path / "a" / "b").is_dir() and not (tmp_path / "a" / "b" / "new.jsonl").exists()
+    assert not (tmp_path / "a").exists()  # as nothing is written yet
     (tmp_path / "old").write_text("kept")
     require_writable(tmp_path / "old", "--trace")
     assert (tmp_path / "old").read_text() == "kept"
@@ -40,3 +43,20 @@ def test_what_cannot_be_written_is_refused(tmp_path):
         with pytest.raises(InputError, match=says) as refused:
             require_writable(path, "--trace")
         assert refused.value.where == f"--trace {path}" and refused.value.fix
+
+
+ASKS_LATER = {"export -o", "export --better", "import -o"}  # whose answers are there at once; test_launches.py
+
+
+def file_options():
+    """Every option of a verb that names a file to write, by its help."""
+    for name, verb in typer.main.get_command(app).commands.items():
+        for option in verb.params:
+            if re.match(r"Write |Also write |(Plan f|F)ile to write", getattr(option, "help", None) or ""):
+                yield pytest.param(option, id=f"{name} {option.opts[0]}")
+
+
+@pytest.mark.parametrize("option", [each for each in file_options() if each.id not in ASKS_LATER])
+def test_every_verb_asks_before_it_works(option, tmp_path):
+    with pytest.raises(InputError, match="this is a folder"):
+        option.callback(None, option, tmp_path)

@@ -119,6 +119,7 @@ def built(transformers):
 @pytest.mark.parametrize("kind", [*TEXTS, *OTHERS])
 @pytest.mark.parametrize("brief", [False, True])
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.every(2)
 def test_as_many_parameters(built, tmp_path, kind, brief):
     model, config = built(kind)
     config.to_json_file(tmp_path / "config.json", use_diff=brief)
@@ -139,6 +140,7 @@ def flop_cases():
 
 @pytest.mark.parametrize("kind", sorted(flop_cases(), key=str))
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.every(3)
 def test_forward_flops_of_readers_and_of_what_is_built(built, transformers, tmp_path, kind):
     """Within 1 % of torch's counter once widths are those of small models: of norms and biases a spec counts products
     of one number each.

@@ -44,7 +44,7 @@ def config_at(folder, values):
 )
 def test_what_no_reader_is_needed_for(tmp_path, values, kinds):
     config_at(tmp_path, values)
-    model = imported(tmp_path, build=True).model
+    model = imported(tmp_path, build=True, mtp=False).model
     module = model.modules["llm"]
     assert kind_counts(module) == kinds and files.parse(files.dump(model), Model, "again") == model
     assert "no network of a module of the kind `described`" in unsupported(module)
@@ -107,7 +107,7 @@ def answered(folder, values):
     counts = []
     for built in (False, True):
         try:
-            counts.append(imported(folder, built).source_parameters)
+            counts.append(imported(folder, built, mtp=False).source_parameters)
         except InputError as error:
             assert error.where and error.fix and "\n" not in error.message
             counts.append(None)

@@ -248,7 +248,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_workers_have_what_a_fork_server_imported_that_was_started_early(tmp_path):
     (tmp_path / "parent.py").write_text(EARLY)
     here = Path(__file__).parent

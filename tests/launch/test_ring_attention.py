@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 import torch
 import torch.distributed as dist
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.launch.communication.communication_meter import CommunicationMeter
@@ -20,13 +20,14 @@ from planner.models.kernels.attention_tiles import Masking, max_tile_tokens, til
 from planner.specs.layers import Decoder
 from planner.specs.sequence_sharding import SequenceSplit, rank_spans, token_count, zigzag
 from planner.specs.shapes import attended_pairs, ring_elements, ulysses_elements
+from tests.examples import examples
 from tests.models.kernels.test_attention import computed_scores
 
 LENGTHS = st.lists(st.integers(1, 60), min_size=1, max_size=6)
 SPEC = Decoder(layers=1, hidden=32, heads=4, kv_heads=2, head_dim=6, ffn=8, vocab=8)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(LENGTHS, st.integers(1, 3), st.integers(1, 5), st.sampled_from([1, 4]))
 def test_ranks_hold_everything_once_and_evenly(lengths, ulysses, ring, unit):
     lengths = [unit * length for length in lengths]
@@ -49,7 +50,7 @@ def seen_by(spans, lengths, masking):
     return total
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(LENGTHS, st.integers(2, 6), st.sampled_from([None, 7]))
 def test_causal_work_is_balanced(lengths, ring, window):
     """Up to two rows of each document, and the missing part of the window of the first tokens."""

@@ -11,6 +11,7 @@ from planner.workflows.questions import Question
 
 
 @pytest.mark.parametrize("gpus", ["8xa6000", "16xa6000"])
+@pytest.mark.every(2)
 def test_the_quickest_cell_is_nearly_the_quickest_layout(gpus):
     """Within 5 % of the least of all layouts by the closed form, by a fifth of them; and no quicker than that."""
 

@@ -115,7 +115,7 @@ def drawn_fields(draw, inputs, pick):
         ("pp: 2, vpp: 2, recompute: none", EXPERTS, 64.0),
     ],
 )
-@pytest.mark.every(3)
+@pytest.mark.every(6)
 def test_of_all_divisions_of_a_pipeline_none_is_quicker_than_the_plan(tmp_path, fixed, more, gib):
     """Of layers of several kinds as well, where memory is short."""
     chunks = int(fixed[12])
@@ -130,7 +130,7 @@ def test_of_all_divisions_of_a_pipeline_none_is_quicker_than_the_plan(tmp_path, 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12))
-@pytest.mark.every(3)
+@pytest.mark.every(6)
 def test_no_layout_of_a_small_job_is_quicker_than_the_plan_or_below_its_bound(tmp_path, seed):
     draw = random.Random(seed)
     layers, ranks, length = draw.randrange(3, 9), draw.choice((2, 3, 4)), draw.choice((512, 2048, 8192))

@@ -93,6 +93,7 @@ def test_a_code_is_a_set_of_parts():
 @pytest.mark.slow
 @pytest.mark.parametrize("case", JOBS, ids=lambda case: case[0])
 @pytest.mark.parametrize("host", [None, 120.0])
+@pytest.mark.every(2)
 def test_the_kinds_are_those_that_move_least_of_all_sets_that_do(job, case, host):
     """Brute force over all sets of layouts whose stages have as many layers: each fits by the footprint of its stages,
     hides, and the host has room; where none does, layers are recomputed, or nothing fits.
@@ -131,6 +132,7 @@ def test_the_kinds_are_those_that_move_least_of_all_sets_that_do(job, case, host
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", JOBS, ids=lambda case: case[0])
+@pytest.mark.every(2)
 def test_no_layout_with_kinds_is_below_its_bound(job, case):
     """And its plan holds what the closed form says."""
     inputs, problem = job(*case)
@@ -153,6 +155,7 @@ def asked(layout):
     return {name: getattr(layout, name) for name in (*names, "dispatch", "overlap")}
 
 
+@pytest.mark.slow
 def test_a_search_names_kinds_and_its_bound_leaves_none_out(job):
     case = (*JOBS[0][:3], "tp: 1, cp: 1, pp: 1", 60.0)
     inputs, _ = job(*case)
@@ -170,6 +173,7 @@ def test_a_search_names_kinds_and_its_bound_leaves_none_out(job):
 ANY_SHARE = "offload: a share of all activations"
 
 
+@pytest.mark.slow
 def test_a_host_without_room_is_offloaded_nothing(job):
     inputs, _ = job(*JOBS[0][:4], JOBS[0][4], host=1.0)
     (layout,) = parallel_search.plan(inputs, None).layouts.values()

@@ -122,7 +122,7 @@ def simulated_over_closed(inputs, problem, layout):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("model", "sizes", "fixed", "of"), JOBS)
-@pytest.mark.every(4)
+@pytest.mark.every(8)
 def test_no_order_is_quicker_than_the_bound(tmp_path, model, sizes, fixed, of):
     inputs = static_inputs(tmp_path, model, slow_cluster(tmp_path, **of), sizes, fixed)
     problem, found = space_of(inputs)
@@ -141,7 +141,7 @@ def test_no_order_is_quicker_than_the_bound(tmp_path, model, sizes, fixed, of):
     assert tried >= 8
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_stages_share_nodes_where_that_is_quicker(tmp_path):
     """Long micro-batches between four stages of eight layers, over adapters of 5 GB/s: half a percent of the step."""
     fixed = "cp: 1, tp: 1, pp: 4"

@@ -40,7 +40,7 @@ def bytes_of_every_stage(module, at, accounting, share):
     )
 
 
-@pytest.mark.every(4)
+@pytest.mark.every(13)
 @pytest.mark.parametrize("accounting", KEPT)
 def test_the_fullest_stage_is_the_fullest_of_all(columns, accounting):
     module, batches = columns
@@ -51,7 +51,7 @@ def test_the_fullest_stage_is_the_fullest_of_all(columns, accounting):
             assert found == pytest.approx(bytes_of_every_stage(module, at, accounting, shares), rel=1e-9)
 
 
-@pytest.mark.every(4)
+@pytest.mark.every(13)
 @pytest.mark.parametrize("accounting", KEPT)
 def test_no_fewer_layers_would_fit(columns, accounting):
     """Brute force on each stage: every number of its layers, and the least that fits."""

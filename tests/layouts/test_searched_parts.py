@@ -69,7 +69,7 @@ def fitting_seconds(problem, screened):
 
 
 @pytest.mark.slow
-@pytest.mark.every(4)
+@pytest.mark.every(8)
 def test_no_set_of_parts_is_quicker_than_the_one_that_is_found(job):
     inputs, problem = job
     found = layouts_of(problem, fixed_fields(inputs))
@@ -101,7 +101,7 @@ def test_no_set_of_parts_is_quicker_than_the_one_that_is_found(job):
 
 
 @pytest.mark.slow
-@pytest.mark.every(10)
+@pytest.mark.every(20)
 def test_the_bound_is_below_every_set_of_parts(job):
     inputs, problem = job
     searched = with_searched_parts(problem, screen(problem, layouts_of(problem, fixed_fields(inputs))))
@@ -122,7 +122,7 @@ def test_the_bound_is_below_every_set_of_parts(job):
 
 
 @pytest.mark.parametrize("knobs", [Knobs(recomputed_parts=()), Knobs(recompute=("none", "full"))])
-@pytest.mark.every(3)
+@pytest.mark.every(9)
 def test_what_a_framework_cannot_be_told_is_not_searched(job, knobs):
     inputs, problem = job
     problem = replace(problem, knobs=knobs)

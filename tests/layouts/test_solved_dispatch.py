@@ -45,7 +45,7 @@ def space_of(inputs):
 
 @pytest.mark.parametrize("topk", [1, 4, 8, 9, 16])
 @pytest.mark.parametrize("ranks", [8, 16])
-@pytest.mark.every(3)
+@pytest.mark.every(6)
 def test_each_layout_has_the_quickest_of_all_kinds(made, topk, ranks):
     """Brute force: the whole step at each kind by itself, in the order of ranks that it is solved for in."""
     knobs = Knobs(rank_orders=(DEFAULT_RANK_ORDER,))
@@ -89,6 +89,7 @@ def test_a_dense_model_has_no_dispatch(tmp_path):
 
 
 @pytest.mark.parametrize("topk", [2, 16])
+@pytest.mark.every(2)
 def test_what_is_simulated_has_it_and_takes_no_longer_than_with_others(made, topk):
     kinds = ("all_to_all", "all_gather")
     inputs = made(topk, "ep: 8, pp: 1, zero: 1", Knobs(dispatch=kinds))
@@ -100,6 +101,7 @@ def test_what_is_simulated_has_it_and_takes_no_longer_than_with_others(made, top
         assert plan.outcome.quickest.value <= other * (1 + 1e-8)
 
 
+@pytest.mark.slow
 def test_the_bound_holds_for_every_kind(made):
     problem, found = space_of(made(7, "zero: 1, cp: 1", Knobs()))
     least = layout_bounds(problem, found)[0]

@@ -140,7 +140,7 @@ def test_no_pair_that_fits_is_quicker(screened):
         ("llama-3-8b", 8, LONG, "dtype: float32"),
     ],
 )
-@pytest.mark.every(3)
+@pytest.mark.every(6)
 def test_no_plan_offloads_more_than_hides_or_holds_more_than_was_said(screened, model, ranks, sizes, fixed):
     """The largest share is that of the rule for plans, of one kind of layer to the last step; bounds stay below."""
     inputs, problem, found = screened(sizes, fixed, model, ranks)
@@ -190,6 +190,7 @@ def test_a_framework_offloads_only_where_it_can(screened, offload):
         assert not launch_refusals(layout_at(problem.trained, space, int(place)), facts, problem.knobs)
 
 
+@pytest.mark.slow
 def test_a_framework_without_offload_has_the_layouts_of_a_job_that_forbids_it(screened):
     """Byte for byte, and so does a device without a link to its host."""
     _, _, forbidden = screened(LONG, "offload: 0")
@@ -225,6 +226,7 @@ def test_with_offload_no_layout_is_slower_and_none_stops_fitting(screened, sizes
     assert (found.seconds[before] < without.seconds[before] * (1 - 1e-3)).any()
 
 
+@pytest.mark.slow
 def test_long_sequences_are_offloaded_and_short_ones_recomputed(tmp_path):
     """With as many tokens in a micro-batch, in the same memory: of short sequences compute leaves too little time for
     the copies, so that layers are recomputed, alone where the framework cannot do both.
@@ -286,7 +288,7 @@ def test_the_smallest_change_is_recomputation_before_offload(tmp_path):
 
 @pytest.mark.parametrize("host", [None, 2.0])
 @pytest.mark.parametrize("offload", ["0.4", "1.0", "[attention, norm]"])
-@pytest.mark.every(3)
+@pytest.mark.every(6)
 def test_the_smallest_change_hides_what_a_job_offloads(tmp_path, offload, host):
     """Short sequences compute too little on most meshes beside copies of all their activations, and a host may have no
     room for these.

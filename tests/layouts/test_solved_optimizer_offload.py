@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from planner import pipeline
 from planner.costs.memory import OFFLOAD_STEPS, footprint
 from planner.costs.memory.model_states import moment_bytes
 from planner.costs.step import static_step_seconds
@@ -73,6 +72,7 @@ def fullest_bytes(problem, layout):
 
 
 @pytest.mark.parametrize("fixed", ["", "recompute: none", "micro_batch: 1, recompute: full"])
+@pytest.mark.every(3)
 def test_it_is_the_least_share_that_fits(read, fixed):
     problem, found = screened(read(fixed))
     fits, share = found.fits(problem), found.layouts[OPTIMIZER_OFFLOAD]
@@ -165,7 +165,7 @@ def test_bounds_are_below_the_simulated_step_and_memory_is_as_said(read, sizes):
     assert (bounds.bytes_needed[found.fits(problem)] <= problem.allowed).all()
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_model_too_large_for_its_ranks_is_planned_and_its_neighbour_fits_without(read, small):
     """Its gap is proven over the space, and one more node needs no host memory."""
     assert 0.0 < small.layouts["llm"].optimizer_offload < 1.0
@@ -223,9 +223,3 @@ def test_the_runtime_says_that_it_cannot(small):
     assert [fix for _, where, fix in refusals(small) if where.endswith(".optimizer_offload")] == [
         "optimizer_offload: 0"
     ]
-
-
-@pytest.mark.slow
-def test_why_not_asks_for_more_of_it(small):
-    answer = pipeline.why_not(small, ("optimizer_offload=1",))
-    assert answer.after is not None and answer.after.value > small.outcome.value

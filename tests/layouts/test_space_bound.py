@@ -5,7 +5,6 @@ import random
 import numpy as np
 import pytest
 
-from planner.check.checked_plan import check_plan
 from planner.errors import Infeasible
 from planner.layouts.bounds.space_bound import layout_bounds, space_bound
 from planner.layouts.bounds.split_bound import least_divided
@@ -14,7 +13,7 @@ from planner.layouts.screening.searched_parts import with_searched_parts
 from planner.layouts.space.launchable_layouts import layouts_of
 from planner.layouts.space.layout_problem import fixed_fields, layout_problem
 from planner.layouts.space.layout_space import layout_at
-from planner.scoring import false_statements, plan_space_seconds, score, with_bound_digest, with_score
+from planner.scoring import false_statements, score, with_score
 from planner.specs.base import with_fields
 from planner.strategies import parallel_search
 from planner.strategies.one_module.simulated_layouts import simulate_layout
@@ -52,7 +51,7 @@ JOBS = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("model", "ranks", "sizes", "fixed"), JOBS)
-@pytest.mark.every(4)
+@pytest.mark.every(8)
 def test_no_layout_is_quicker_than_its_bound(tmp_path, model, ranks, sizes, fixed):
     """Of layouts that may fit, whether they are screened as fitting or not; and those out of the space do not fit."""
     inputs = static_inputs(tmp_path, model, small_cluster(tmp_path, "h100-80gb", ranks), sizes, fixed)
@@ -103,19 +102,3 @@ def test_a_plan_says_the_bound_over_its_space(tmp_path):
     too_high = with_fields(plan, outcome=with_fields(plan.outcome, bound=plan.outcome.value * 1.01))
     first, *_ = false_statements(too_high, [score(too_high)])
     assert first.where == "outcome.bound" and "states a bound of" in first.message
-
-
-def test_a_bound_that_was_edited_is_found_out(tmp_path):
-    cluster = small_cluster(tmp_path, "h100-80gb", 8)
-    inputs = static_inputs(tmp_path, "llama-3-8b", cluster, VARIED, "zero: 3, pp: 1, recompute: full")
-    plan = with_bound_digest(parallel_search.plan(inputs, None))
-    assert plan_space_seconds(plan) == pytest.approx(plan.outcome.bound, rel=1e-8)
-    assert not check_plan(plan).false
-    edited = with_bound_digest(with_bound(plan, (plan.outcome.bound + plan.outcome.value) / 2))
-    assert [each.where for each in check_plan(edited).false] == ["outcome.bound"]
-
-
-def with_bound(plan, bound):
-    """The plan as someone edited it."""
-    gap = plan.outcome.value / bound - 1
-    return with_fields(plan, outcome=with_fields(plan.outcome, bound=bound, gap=gap))

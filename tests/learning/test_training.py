@@ -53,7 +53,7 @@ def test_the_same_seed_is_the_same_bytes_also_where_it_was_cut_off(tmp_path):
     assert train_policy(plan_of(2), tmp_path / "two", silent).weights.data() == whole
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_the_optimum_of_two_gpus_and_three_jobs_is_learned(tmp_path):
     """The shortest first, each on both GPUs: 5, 15 and 35 s. The teacher gives each job one first: 10, 20 and 35 s."""
     three = [linear("short", 0, 10.0), linear("middle", 0, 20.0), linear("long", 0, 40.0)]

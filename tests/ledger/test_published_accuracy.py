@@ -62,7 +62,7 @@ def test_folders_that_are_refused(tmp_path):
             accuracy_of_folder(tmp_path, (), perfect)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_every_shared_row_is_accounted_for(shared):
     folder = shared / "published"
     lines = Counter()

@@ -4,7 +4,7 @@ import math
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.costs.cost_lines import Cost
@@ -15,6 +15,7 @@ from planner.ledger.step_difference import END, EXCHANGE, explain_difference
 from planner.plan.tasks.expand import expand
 from planner.simulate import Timeline, TracedStep, build_trace, simulate, write_trace
 from planner.specs.base import Ranks
+from tests.examples import examples
 from tests.plans import encoder_plan, sharded_plan, staged_plan
 from tests.task_programs import programs, task
 
@@ -42,7 +43,7 @@ def near(a: float, b: float) -> bool:
 
 
 @pytest.mark.slow
-@settings(max_examples=60)
+@examples(60)
 @given(runs())
 def test_the_pieces_add_up_to_both_steps_and_to_the_difference(run):
     tasks, simulated, measured = run
@@ -61,7 +62,7 @@ def test_the_pieces_add_up_to_both_steps_and_to_the_difference(run):
     assert {piece.id for piece in found.path} <= known
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(programs())
 def test_a_step_differs_in_nothing_from_itself(program):
     tasks, price = program
@@ -69,7 +70,7 @@ def test_a_step_differs_in_nothing_from_itself(program):
     assert all(line.difference == 0 for line in explain_difference(simulated, simulated, tasks).by_task())
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(programs())
 def test_the_engine_leaves_no_gap_that_the_walk_would_not_close(program):
     """A task starts the moment something ends that it waits for, or that its lane waits for: the path has no waits."""

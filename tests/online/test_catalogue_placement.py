@@ -33,7 +33,7 @@ def head_of(folder, layout, degrees="[1, 2, 4]", effort=1, planning="per_batch")
     return pipeline.solve(str(job), JobOptions(effort=effort)).plan
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("layout", soaked([ONCE, OPEN], [ONCE]))
 def test_steps_are_there_at_once_only_become_better_and_are_worth_what_they_say(tmp_path, layout):
     head = head_of(tmp_path, layout, effort=2)

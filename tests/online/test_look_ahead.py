@@ -3,8 +3,7 @@
 import pytest
 
 from planner import files
-from planner.errors import Infeasible, InputError
-from planner.files.folder_queue import FolderQueue
+from planner.errors import InputError
 from planner.online.look_ahead import LEAST_EFFORT
 from planner.plan.legal.plan_laws import violations
 from planner.plan.step_files import SPENT_FILE, STEP_FILE, PlanHead, PlanningTime, StepFile
@@ -12,7 +11,7 @@ from planner.scoring.score import score
 from planner.specs.base import with_fields
 from planner.specs.inputs import JobOptions, load_job
 from tests.examples import soaked
-from tests.online.small_jobs import ahead_of, head_of, write_job
+from tests.online.small_jobs import ahead_of, head_of
 from tests.plans import degrees_of
 
 
@@ -29,26 +28,6 @@ def exhaust(ahead):
         pass
 
 
-@pytest.mark.slow
-def test_a_few_steps_ahead_are_there_at_once_and_only_become_better(tmp_path):
-    ahead = ahead_of(tmp_path, head_of(tmp_path, effort=2, rows=12))
-    for _ in range(4):
-        assert ahead.advance()
-    first = {number: offered(ahead, number) for number in (1, 2, 3, 4)}
-    assert not ahead.slots.offered(5)
-    assert all(step.effort == LEAST_EFFORT for step in first.values())
-    worth = {number: step.step.outcome.value for number, step in first.items()}
-    while ahead.advance():
-        for number in first:
-            now = offered(ahead, number)
-            assert violations(ahead.head.complete_plan(now, "")) == []
-            assert now.step.outcome.value <= worth[number]
-            assert (now.effort > first[number].effort) == (now.step.outcome.value < first[number].step.outcome.value)
-            worth[number] = now.step.outcome.value
-    assert all(spent(ahead, number).effort == 2 for number in first)
-    assert sum(worth.values()) < sum(step.step.outcome.value for step in first.values())
-
-
 def test_the_quickest_step_is_homogeneous(tmp_path):
     """In each micro-batch, and over all of them, groups have one degree."""
     ahead = ahead_of(tmp_path, head_of(tmp_path))
@@ -63,15 +42,6 @@ def test_a_deadline_of_nothing_leaves_the_quickest(tmp_path):
     exhaust(ahead)
     assert [spent(ahead, number).effort for number in (1, 2, 3, 4)] == [LEAST_EFFORT] * 4
     assert all(violations(ahead.head.complete_plan(offered(ahead, number), "")) == [] for number in (1, 2, 3, 4))
-
-
-@pytest.mark.slow
-def test_a_long_deadline_changes_nothing(tmp_path):
-    for name, planning in (("a", "{deadline_ms: 1.0e+9}"), ("b", "per_batch")):
-        (tmp_path / name).mkdir()
-        exhaust(ahead_of(tmp_path / name, head_of(tmp_path / name, planning, rows=12)))
-    a, b = (files.read(tmp_path / name / "steps/3" / STEP_FILE, StepFile) for name in ("a", "b"))
-    assert with_fields(a, head="") == with_fields(b, head="")
 
 
 @pytest.mark.slow
@@ -129,7 +99,7 @@ def test_a_planner_that_was_killed_goes_on_where_the_folder_stands(tmp_path):
     assert spent(again, 2).seconds == spent(once, 2).seconds  # not planned a second time
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_killed_at_any_moment_it_ends_with_the_same_steps(tmp_path):
     head = head_of(tmp_path)
     whole = ahead_of(tmp_path, head, until=4)
@@ -145,7 +115,7 @@ def test_killed_at_any_moment_it_ends_with_the_same_steps(tmp_path):
     assert {number: (whole.slots.folder / str(number) / STEP_FILE).read_bytes() for number in want} == want
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_run_that_begins_anew_is_planned_anew(tmp_path):
     ahead = ahead_of(tmp_path, head_of(tmp_path))
     for number in range(1, 4):
@@ -159,6 +129,7 @@ def test_a_run_that_begins_anew_is_planned_anew(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("damage", soaked(["format: planner.step/1\n", "", "{", None], ["{", None]))
+@pytest.mark.every(2)
 def test_steps_of_another_plan_and_damaged_ones_are_planned_again(tmp_path, damage):
     head = head_of(tmp_path)
     before = ahead_of(tmp_path, with_fields(head, name="other") if damage is None else head)
@@ -184,27 +155,6 @@ def test_a_step_of_another_plan_is_refused(tmp_path):
         ahead.head.complete_plan(with_fields(step, step=with_fields(step.step, micro_batches=rows)), "1")
     with pytest.raises(InputError, match="no outcome or no prediction"):
         ahead.head.complete_plan(with_fields(step, step=with_fields(step.step, outcome=None)), "1")
-
-
-@pytest.mark.slow
-def test_a_batch_that_nothing_can_place_is_named(tmp_path):
-    path = write_job(tmp_path)
-    text = path.read_text().replace("max_tokens: 1024", "max_tokens: 4096").replace("median: 300", "median: 700")
-    path.write_text(text)
-    from planner import pipeline
-
-    for first_row in range(0, 240, 24):
-        try:
-            head = pipeline.solve(str(path), JobOptions(first_row=first_row)).plan
-            break
-        except Infeasible:
-            continue
-    ahead = ahead_of(tmp_path, head)
-    with pytest.raises(Infeasible) as failed:
-        for _ in range(100):
-            ahead.advance()
-            FolderQueue(tmp_path / "steps").take(ahead.next)
-    assert failed.value.where.startswith("step ")
 
 
 @pytest.mark.slow

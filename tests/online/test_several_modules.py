@@ -69,7 +69,7 @@ HALF = [
 
 
 @pytest.mark.parametrize(("data", "layouts"), soaked(EVERY, HALF))
-@pytest.mark.every(3)
+@pytest.mark.every(6)
 def test_steps_are_those_that_planning_all_ahead_gives(tmp_path, data, layouts):
     """With their items, who reads them, what was dropped and left out; on groups, channels and process groups that the
     head has.
@@ -122,32 +122,7 @@ def test_a_step_is_there_before_it_is_simulated_and_stays_what_it_is(tmp_path):
         assert files.read(ahead.slots.folder / str(number) / SPENT_FILE, PlanningTime).effort == 2
 
 
-def test_with_wait_only_simulated_steps_are_offered_and_the_bytes_are_the_same(tmp_path):
-    found = []
-    for name in ("a", "b"):
-        (tmp_path / name).mkdir()
-        head = several_head(tmp_path / name, SAMPLES_FILE, planning="{wait: true}")
-        ahead = looking_ahead(tmp_path / name, head)
-        while ahead.advance():
-            for number in (1, 2, 3):
-                assert not ahead.slots.offered(number) or offered(ahead, number).step.outcome
-        found.append([(ahead.slots.folder / str(number) / STEP_FILE).read_bytes() for number in (1, 2, 3)])
-    assert found[0] == found[1]
-
-
-def test_a_planner_that_was_killed_goes_on_where_the_folder_stands(tmp_path):
-    head = several_head(tmp_path)
-    whole = exhausted(tmp_path, head)
-    want = {number: (whole.slots.folder / str(number) / STEP_FILE).read_bytes() for number in (1, 2, 3)}
-    whole.slots.clear()
-    for pieces in (1, 2, 1, 3, 6):
-        ahead = looking_ahead(tmp_path, head)
-        for _ in range(pieces):
-            ahead.advance()
-    assert not ahead.advance()
-    assert {number: (whole.slots.folder / str(number) / STEP_FILE).read_bytes() for number in want} == want
-
-
+@pytest.mark.slow
 def test_the_layouts_of_the_first_batch_stay(tmp_path):
     """Whatever decides them, it is asked once; later batches are assigned to its layouts."""
     inputs = load_job(write_several_job(tmp_path, STREAM_FILES, **AHEAD), JobOptions(batches=4))
@@ -163,6 +138,7 @@ def test_the_layouts_of_the_first_batch_stay(tmp_path):
 
 
 @pytest.mark.parametrize("data", [STREAM_FILES, SAMPLES_FILE, MIXED])
+@pytest.mark.every(3)
 def test_planning_ahead_joins_all_that_batches_have(tmp_path, data):
     job = write_several_job(tmp_path, data, **AHEAD)
     plan = pipeline.solve(job, JobOptions(batches=4)).plan
@@ -184,6 +160,7 @@ def test_planning_ahead_joins_all_that_batches_have(tmp_path, data):
     assert with_fields(step.step, outcome=plan.steps[2].outcome) == plan.steps[2]
 
 
+@pytest.mark.slow
 def test_an_item_of_two_batches_is_refused_ahead_and_computed_in_both_one_by_one(tmp_path):
     job = write_several_job(tmp_path, STREAM_FILES, **AHEAD)
     with (tmp_path / "images.csv").open("a") as images:
@@ -292,6 +269,7 @@ def test_a_step_reads_back_as_it_was_written(step_and_head):
 
 
 @pytest.mark.parametrize("layouts", LAYOUTS)
+@pytest.mark.every(4)
 def test_memory_in_the_order_of_tasks_is_that_of_the_simulated_step(tmp_path, layouts):
     """Never less: so what may be taken before it is simulated fits when it is."""
     plan = several_head(tmp_path, MIXED, layouts, most=400)
@@ -308,6 +286,7 @@ def test_memory_in_the_order_of_tasks_is_that_of_the_simulated_step(tmp_path, la
     require_memory_in_order(plan)
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_names_its_step(tmp_path):
     """A later batch that is too much for a rank ends planning, before and where it is simulated."""
     head = several_head(tmp_path)
@@ -325,6 +304,7 @@ def test_what_does_not_fit_names_its_step(tmp_path):
 
 
 @pytest.mark.parametrize("file", ["images.csv", "clips.csv", "rows.txt", "job.yaml"])
+@pytest.mark.every(2)
 def test_data_that_changed_is_refused(tmp_path, file):
     head = several_head(tmp_path)
     with (tmp_path / file).open("a") as changed:
@@ -342,6 +322,7 @@ def test_the_inputs_are_found_again(tmp_path, data):
     assert again.steps == head.steps
 
 
+@pytest.mark.slow
 def test_a_batch_that_holds_too_much_is_computed_in_smaller_micro_batches(tmp_path):
     job = Path(write_several_job(tmp_path, layouts="sharded", most=400, rows=12))
     job.write_text(job.read_text().replace("llm: {dp: 4, zero: 3}", "llm: {dp: 4, zero: 3, micro_batch: 3}"))

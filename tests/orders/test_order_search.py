@@ -74,7 +74,7 @@ def test_it_is_never_worse_than_a_hand_made_order_that_fits(room):
 
 @pytest.mark.parametrize("objective", ["step", "span"])
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.every(2)
+@pytest.mark.every(6)
 def test_more_memory_never_makes_what_is_constructed_worse(seed, objective):
     """Of whole micro-batches."""
     wide = made_up(seed, 3, 8)
@@ -83,7 +83,7 @@ def test_more_memory_never_makes_what_is_constructed_worse(seed, objective):
     assert reached[-1] < reached[0]
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_the_same_input_gives_the_same_order():
     pipeline = made_up(3, 4, 6)
     made = construct(pipeline, "step", 0.0)
@@ -92,7 +92,7 @@ def test_the_same_input_gives_the_same_order():
     assert len({anneal(pipeline, "step", made.order, 300_000, 0.0, 5) for _ in range(2)}) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_moving_slots_about_finds_what_no_rule_makes():
     pipeline = uniform_pipeline(4, 8, (18.522, 18.086, 9.337), 0.601, 6.0)
     made = construct(pipeline, "step", 0.0)

@@ -11,6 +11,7 @@ from tests.pipelines import all_orders, made_up, uniform_pipeline
 
 
 @pytest.mark.parametrize("seed", range(4))
+@pytest.mark.every(3)
 def test_an_order_is_worth_what_it_takes_in_its_sequence_and_no_worse_than_in_the_one_given(seed):
     pipeline = made_up(seed, 3, 6, 3.0)
     made = search_sequences(pipeline, effort=1)
@@ -22,6 +23,7 @@ def test_an_order_is_worth_what_it_takes_in_its_sequence_and_no_worse_than_in_th
     assert made.result.seconds >= bound_any_sequence(pipeline, "step").seconds
 
 
+@pytest.mark.slow
 def test_some_sequence_is_shorter_than_the_one_given_can_be():
     gained = [search_sequences(made_up(seed, 3, 6, 3.0), effort=1) for seed in range(4)]
     assert any(made.sequence != tuple(range(6)) for made in gained)

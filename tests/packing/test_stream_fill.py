@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import assume, given, seed, settings
 from hypothesis import strategies as st
@@ -9,8 +10,10 @@ from hypothesis import strategies as st
 from planner.costs.cost_lines import CostLine
 from planner.costs.packing_problem import PackingProblem
 from planner.costs.packing_table import packing_table
+from planner.packing.fill import FILL_LIBRARY
 from planner.packing.packed_groups import PackedGroup, Packing, canonical_order, last_rank_end, packing_seconds
-from planner.packing.stream_fill import FillRules, fill_streams, shape_seconds_of
+from planner.packing.rank_placement import make_nodes
+from planner.packing.stream_fill import FillRules, allowed_shapes, compiled_streams, fill_streams, plain_streams
 from planner.packing.stream_search import BUDGET, stream_search
 from tests.examples import examples
 from tests.groupings import one_pool, simple
@@ -26,7 +29,7 @@ def searched(problem: PackingProblem, effort: int = 1) -> Packing:
 
 def filled(problem: PackingProblem, span: float, rules: FillRules = FillRules()) -> Packing | None:  # noqa: B008
     table = packing_table(problem)
-    return fill_streams(table, shape_seconds_of(table), span, rules, [*range(len(table.items))])
+    return fill_streams(table, make_nodes(problem), allowed_shapes(table), span, rules, np.arange(len(table.items)))
 
 
 @pytest.mark.slow
@@ -47,6 +50,19 @@ def test_a_fill_is_possible_and_done_in_its_time(problem, share, rules):
     if packed is not None:
         require_possible(problem, packed)
         assert last_rank_end(problem, packed) <= span * (1 + 1e-9) + 1e-12
+
+
+@pytest.mark.skipif(FILL_LIBRARY is None, reason="the fill is not compiled here")
+@examples(150)
+@given(step_problems(**LARGE), st.floats(0.3, 1.1), RULES, st.randoms(use_true_random=False))
+def test_compiled_and_plain_fills_are_the_same(problem, share, rules, chance):
+    table, span = packing_table(problem), last_rank_end(problem, warm_start(problem)) * share
+    order = np.array(chance.sample(range(len(table.items)), len(table.items)), dtype=np.int64)
+    given = table, make_nodes(problem), allowed_shapes(table), span, rules, order
+    compiled, plain = compiled_streams(*given), plain_streams(*given)
+    assert (compiled is None) == (plain is None)
+    for one, other in zip(compiled or (), plain or (), strict=True):
+        assert (one.shape, one.first, one.micro_batches) == (other.shape, other.first, other.micro_batches)
 
 
 @examples(60)

@@ -87,6 +87,7 @@ def test_what_fits_nowhere_becomes_no_piece():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("tasks", [4, 7, 10])
+@pytest.mark.every(3)
 def test_towers_of_many_tasks_end_near_the_malleable_optimum(tasks):
     over = []
     for overhead in (20e-6, 100e-6):

@@ -59,6 +59,7 @@ def test_every_phase_can_be_named():
         ("vit.F1/v1", "names a group, and so does `on`", ""),
     ],
 )
+@pytest.mark.every(3)
 def test_what_cannot_be_read_is_refused_where_it_stands(wrong, says, key):
     text = files.dump(encoder_plan((TaskPlacement(do="vit.F1", on="v1", before="llm.F0@0"),)))
     assert text.count("do: vit.F1,") == 1

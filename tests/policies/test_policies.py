@@ -55,7 +55,7 @@ def state_of(jobs, fleet=FLEET, now=0.0) -> State:
 
 
 @pytest.mark.parametrize("choice", CHOICES, ids=name_of)
-@pytest.mark.every(3)
+@pytest.mark.every(6)
 def test_work_is_done_once_and_no_gpu_twice_and_no_bound_is_beaten(choice):
     for seed in range(share(30)):
         jobs = random_jobs(seed, FLEET)
@@ -66,6 +66,7 @@ def test_work_is_done_once_and_no_gpu_twice_and_no_bound_is_beaten(choice):
 
 
 @pytest.mark.parametrize("choice", CHOICES, ids=name_of)
+@pytest.mark.every(3)
 def test_a_file_of_decisions_gives_the_same_bits(choice):
     jobs = random_jobs(3, FLEET)
     schedule = schedule_jobs(jobs, FLEET, choice)
@@ -76,7 +77,7 @@ def test_a_file_of_decisions_gives_the_same_bits(choice):
 
 
 @pytest.mark.parametrize("choice", CHOICES, ids=name_of)
-@pytest.mark.every(3)
+@pytest.mark.every(6)
 def test_renaming_gpus_changes_nothing(choice):
     """The kinds of a cluster in another order: other numbers, the same times."""
     other = fleet_of(b=6, a=4)

@@ -83,6 +83,7 @@ def test_the_front_is_that_of_every_layout_by_simulation(tmp_path, seed):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fixed", [OPEN, "tp: 2, zero: 1", "dtype: float32, cp: 1"])
+@pytest.mark.every(3)
 def test_no_choice_is_quicker_than_the_work_on_it(tmp_path, fixed):
     inputs = pooled(tmp_path, (H100,), fixed=fixed)
     for offer in inputs.offers:
@@ -106,6 +107,7 @@ def test_what_states_alone_do_not_fit_on_is_infeasible(tmp_path):
         pipeline.decide(offer.inputs)
 
 
+@pytest.mark.slow
 def test_every_point_by_itself_is_the_same_plan(tmp_path):
     """The job with the cluster of a point in place of its pool, and without the run."""
     for point in front_of(pooled(tmp_path, (H100, A100), fixed=OPEN)).points:
@@ -128,6 +130,7 @@ def is_no_worse(more, fewer):
     return all(any(d <= days and u <= usd for d, u in reached(more)) for days, usd in reached(fewer))
 
 
+@pytest.mark.slow
 def test_more_choices_never_worsen(tmp_path):
     few = front_of(pooled(tmp_path, (with_fields(A100, counts=(8, 16)),)))
     more_nodes = front_of(pooled(tmp_path, (A100,)))
@@ -136,6 +139,7 @@ def test_more_choices_never_worsen(tmp_path):
     assert not is_no_worse(few, more_kinds)
 
 
+@pytest.mark.slow
 def test_several_kinds_at_once_are_of_the_front_where_counts_are_capped(tmp_path):
     """All of each kind at once is solved as any choice is, saves days, and no dollars."""
     kinds = (with_fields(H100, counts=(8, 16)), with_fields(A100, counts=(8, 16)))
@@ -153,6 +157,7 @@ def test_several_kinds_at_once_are_of_the_front_where_counts_are_capped(tmp_path
     assert name in [each.tariff.offer.offered.name for each in cheapest.passed]
 
 
+@pytest.mark.slow
 def test_more_days_or_dollars_never_worsen(tmp_path):
     days = [front_of(pooled(tmp_path, (H100, A100), f"days: {days}")).cheapest.bill.usd for days in (10, 30, 99)]
     assert days == sorted(days, reverse=True) and days[0] > days[-1]
@@ -195,6 +200,7 @@ def test_equal_choices_are_solved_once_and_the_first_is_taken(tmp_path):
     assert len(front) == 2 and {each.offer.offered.region for each in front} == {"here"}
 
 
+@pytest.mark.slow
 def test_a_budget_that_nothing_meets_is_told_what_it_would_take(tmp_path):
     inputs = pooled(tmp_path, (H100, A100), "usd: 100, days: 12")
     with pytest.raises(Infeasible) as caught:

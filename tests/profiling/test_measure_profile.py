@@ -174,7 +174,7 @@ def test_a_torn_line_is_measured_again(machine, base, tmp_path):
     assert sorted(journal.read_text().splitlines()) == sorted(lines)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_second_model_keeps_the_first_and_shares_the_collectives(machine, base, tmp_path):
     target = tmp_path / "cpu.yaml"
     first = profile("toy", model_of(llm=DECODER), base, OPTIONS, target)
@@ -200,6 +200,7 @@ def test_a_second_model_keeps_the_first_and_shares_the_collectives(machine, base
         (measurement_context.processor_text.__name__, lambda kind: "another"),
     ],
 )
+@pytest.mark.every(3)
 def test_another_machine_or_other_code_is_measured_anew(machine, base, tmp_path, monkeypatch, name, value):
     target, model = tmp_path / "cpu.yaml", model_of(llm=DECODER)
     profile("toy", model, base, OPTIONS, target)
@@ -213,6 +214,7 @@ def test_another_machine_or_other_code_is_measured_anew(machine, base, tmp_path,
 @pytest.mark.parametrize(
     ("spec", "dtype"), [(DECODER, "float64"), (with_fields(DECODER, ffn=256), "float32"), (VIT, "float32")]
 )
+@pytest.mark.every(3)
 def test_another_shape_or_dtype_is_measured_anew(machine, base, tmp_path, spec, dtype):
     target = tmp_path / "cpu.yaml"
     profile("toy", model_of(llm=DECODER), base, OPTIONS, target)
@@ -221,7 +223,7 @@ def test_another_shape_or_dtype_is_measured_anew(machine, base, tmp_path, spec, 
     assert {piece.kind for piece in machine.asked} == OF_MODULES | ({"frozen"} if spec is VIT else set())
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_finer_profile_uses_the_quick_one(machine, base, tmp_path):
     target, model = tmp_path / "cpu.yaml", model_of(llm=DECODER)
     profile("toy", model, base, OPTIONS, target)

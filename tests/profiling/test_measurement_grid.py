@@ -29,6 +29,7 @@ CASES = [("tiny-decoder", "cpu", "float32"), ("tiny-vit", "cpu", "float32"), ("l
 @pytest.mark.slow
 @pytest.mark.parametrize("quick", [True, False])
 @pytest.mark.parametrize(("model", "device", "dtype"), CASES)
+@pytest.mark.every(5)
 def test_every_piece_once_and_every_batch_possible(model, device, dtype, quick):
     facts = library.read_named(device, Profile)[0].device
     for spec in library.read_named(model, Model)[0].modules.values():

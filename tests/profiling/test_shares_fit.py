@@ -5,7 +5,7 @@ from itertools import combinations_with_replacement
 
 import pytest
 import torch
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from planner.costs.compute.contention import DeviceUse, slowdown
@@ -14,6 +14,7 @@ from planner.profiling.device_parts import device_units, part, require_shares, s
 from planner.profiling.measure_shares import COPY
 from planner.profiling.shares_fit import SharedPairTime, SharesModel, Subject, fit_shares, pair_error
 from planner.specs.hardware.profile import DeviceShares
+from tests.examples import examples
 
 CPU = torch.device("cpu")
 SHARES = (0.25, 0.5, 0.75, 1.0)
@@ -26,7 +27,7 @@ def times(model: SharesModel, gamma: float, shares=SHARES):
     return alone, [pair._replace(seconds=model.beside(pair, gamma)) for pair in halves]
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(st.floats(1.1, 3.9), st.floats(0.1, 3.0), st.floats(0.0, 1.0), st.floats(0.0, 1.0))
 def test_kappa_and_gamma_are_recovered_from_synthetic_pairs(kappa, gamma, vision, llm):
     model = SharesModel(kappa, {COPY: 1.0, "m/vision": vision, "m/llm": llm}, WHOLE)
@@ -39,7 +40,7 @@ def test_kappa_and_gamma_are_recovered_from_synthetic_pairs(kappa, gamma, vision
     assert found.holdout_error is not None and found.holdout_error < 0.02
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(st.floats(1.1, 1.9), st.floats(0.1, 3.0), st.floats(0.0, 1.0))
 def test_halves_are_enough_where_a_copy_is_among_them(kappa, gamma, vision):
     model = SharesModel(kappa, {COPY: 1.0, "m/vision": vision, "m/llm": 0.3}, WHOLE)
@@ -47,7 +48,7 @@ def test_halves_are_enough_where_a_copy_is_among_them(kappa, gamma, vision):
     assert (found.kappa, found.gamma) == pytest.approx((kappa, gamma), rel=0.02)
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(st.floats(1.0, 4.0), st.floats(0.0, 3.0), st.floats(0.0, 1.0), st.sampled_from(SHARES))
 def test_the_fit_is_the_formula_of_prices(kappa, gamma, bound, share):
     """Of two alike side by side, each with the same share."""

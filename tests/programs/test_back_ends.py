@@ -35,6 +35,7 @@ def round_robin(program: Program, machines: int = 4) -> np.ndarray:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", TREES)
+@pytest.mark.every(2)
 def test_limited_work_gives_the_same_bytes_twice(backend):
     first, second = (solve(hard(), backend, effort=1, seed=3) for _ in range(2))
     assert first.status == "feasible"  # the limit did bind
@@ -44,6 +45,7 @@ def test_limited_work_gives_the_same_bytes_twice(backend):
 
 
 @pytest.mark.parametrize("backend", TREES)
+@pytest.mark.every(2)
 def test_limit_seconds(backend):
     solution = solve(hard(), backend, effort=4, limit_seconds=0.5)
     assert solution.status in ("feasible", "unknown")

@@ -104,7 +104,7 @@ def test_named_programs_have_their_known_optimum():
 
 @pytest.mark.parametrize("backend", OTHERS)
 @pytest.mark.parametrize("make", [knapsack, assignment, makespan, linear, negative, two_sided])
-@pytest.mark.every(3)
+@pytest.mark.every(6)
 def test_back_ends_agree(make, backend):
     agree(make(), backend)
 
@@ -118,6 +118,7 @@ def test_infeasible(make, backend):
 
 @pytest.mark.parametrize("backend", ["mathopt-highs", "mathopt-scip", "cbc", "brute"])
 @pytest.mark.parametrize("legal", [True, False])
+@pytest.mark.every(2)
 def test_unbounded_is_told_from_infeasible(backend, legal):
     """A ray that pays, beside a row that can be met or not: presolvers call both `infeasible or unbounded`."""
     b = ProgramBuilder()

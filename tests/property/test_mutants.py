@@ -84,14 +84,6 @@ PLANS = [
 ]
 
 
-@pytest.mark.slow
-def test_what_is_mutated_is_right_as_it_stands():
-    for text in PLANS:
-        plan = files.parse(text, Plan, "plan")
-        assert not violations(plan)
-        assert score(plan).step_seconds > 0
-
-
 @contextmanager
 def only_planner_errors():
     """And within the time."""
@@ -200,7 +192,7 @@ def use(plan: Plan) -> None:
         assert files.parse(files.dump(plan), Plan, "again") == plan
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @examples(300)
 @given(CHANCES)
 def test_mutated_plans(chance):
@@ -212,15 +204,6 @@ def test_mutated_plans(chance):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("mutants")
-
-
-@pytest.mark.slow
-@examples(200)
-@given(chance=CHANCES)
-def test_damaged_plans(folder, chance):
-    (folder / "plan.yaml").write_bytes(damaged(chance.choice(PLANS), chance))
-    with only_planner_errors():
-        use(files.read(folder / "plan.yaml", Plan))
 
 
 @pytest.mark.slow

@@ -121,7 +121,7 @@ def published(shared):
     return read_published(shared / "published")
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_shared_rows_are_all_accounted_for(published, shared):
     cases, skipped = published
     folder = shared / "published"
@@ -133,6 +133,7 @@ def test_shared_rows_are_all_accounted_for(published, shared):
         assert len(lines) == (len(list(read_records(path))) if header.startswith("row_id,source_id") else 1)
 
 
+@pytest.mark.slow
 def test_shared_sources_that_are_predicted(published):
     used = Counter(case.origin.file for case in published[0])
     least = {
@@ -144,6 +145,7 @@ def test_shared_sources_that_are_predicted(published):
     assert {file: used[file] for file, count in least.items() if used[file] < count} == {}
 
 
+@pytest.mark.slow
 def test_shared_cases_are_sound(published):
     for case in published[0]:
         made = case.setup
@@ -153,6 +155,7 @@ def test_shared_cases_are_sound(published):
         assert case.oom or case.seconds or case.memory_bytes
 
 
+@pytest.mark.slow
 def test_what_the_seconds_of_flops_say_where_both_are_printed(shared):
     """NVIDIA's pages print tokens and TFLOP/s: seconds from either agree, so each source's count is understood."""
     folder = shared / "published"

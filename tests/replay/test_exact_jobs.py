@@ -52,6 +52,7 @@ def wrong(job, ran, true, folder):
 
 
 @pytest.mark.parametrize("seed", range(16))
+@pytest.mark.every(4)
 def test_random_jobs_are_understood(tmp_path, seed):
     job, ran, true = draw_job(seed)
     assert not wrong(job, ran, true, tmp_path)
@@ -93,6 +94,7 @@ def test_a_clock_that_is_wrong_hides_no_straggler(tmp_path, offset):
 
 
 @pytest.mark.parametrize("cause", CAUSES)
+@pytest.mark.every(3)
 def test_every_cause_is_named_of_two_ranks(tmp_path, cause):
     """Where it delays the other: a slow host does so only where the host is slower than the device."""
     more = {"host": {"kernel": 20.0}}.get(cause, {})

@@ -66,6 +66,7 @@ def test_torch_of_today_is_read_and_replayed(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FOUND)
+@pytest.mark.every(3)
 def test_public_steps_are_replayed(public, name):
     answer = replay_traces([public(name)])
     assert answer.replay.median_error <= 0.02
@@ -110,7 +111,7 @@ def test_public_inference_is_replayed(public, name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [*FOUND, *INFERENCE, "param_dlrm_v100_ws8_rank0"])
-@pytest.mark.every(2)
+@pytest.mark.every(5)
 def test_public_traces_without_a_kind_are_no_longer(public, name):
     graph = build_graph(read_kineto_trace(public(name)))
     whole = replay_graphs([graph])

@@ -40,6 +40,7 @@ OFTEN = [(name, *WAYS[at % len(WAYS)]) for at, name in enumerate(NAMES)]  # ever
 
 
 @pytest.mark.parametrize(("name", "phone", "dark"), soaked(CASES, OFTEN))
+@pytest.mark.every(4)
 def test_no_rule_is_broken(chromium, axe, tmp_path, name, phone, dark):
     path = tmp_path / "page.html"
     path.write_text(html_of(name), encoding="utf-8")

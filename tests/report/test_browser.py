@@ -8,7 +8,7 @@ import pytest
 from planner.printable import printable
 from planner.report import timeline_page
 from planner.report.page_step import PageStep, TaskFact, simulated_step
-from planner.simulate import TaskEvent, Timeline, waits_for_modules
+from planner.simulate import TaskEvent, Timeline
 from planner.specs.base import Ranks
 from tests.examples import soaked
 from tests.report.chromium import Chromium, browser
@@ -44,6 +44,7 @@ CASES = [(name, phone) for name in NAMES for phone in (False, True)]
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "phone"), soaked(CASES, [(name, at % 2 == 0) for at, name in enumerate(NAMES)]))
+@pytest.mark.every(2)
 def test_a_page_draws_without_complaint(chromium, folder, name, phone):
     chromium.open(saved(folder, name), 390 if phone else 1280, 844, dark=phone, phone=phone)
     assert chromium.complaints() == []
@@ -131,23 +132,7 @@ def test_pointing_says_what_is_there(chromium, folder):
     assert f"{tokens:,}" in said
 
 
-def test_pointing_at_a_wait_says_for_which_module(chromium, folder):
-    chromium.open(saved(folder, "encoder"))
-    _, scores = scored("encoder")
-    timeline, tick = scores[0].timeline, page("encoder").data["tick"]
-    waits = [(rank, wait) for rank, of in waits_for_modules(timeline, range(timeline.ranks)).items() for wait in of]
-    rank, longest = max(waits, key=lambda each: each[1].end - each[1].start)
-    middle = (longest.start + longest.end) / 2 / tick
-    x = chromium.run(f"canvas.getBoundingClientRect().x + toX({middle}, canvas.getBoundingClientRect().width)")
-    tall = "(canvas.getBoundingClientRect().height - AXIS - 8) / (state.r1 - state.r0)"
-    y = chromium.run(f"canvas.getBoundingClientRect().y + AXIS + ({rank} + 0.5) * {tall}")
-    chromium.click(x, y)
-    assert f"Rank {rank} waits for {longest.module}" in chromium.run("document.querySelector('#readout').innerText")
-    assert chromium.run("canvas.title") == f"waits for {longest.module}"
-    key = chromium.run("document.querySelector('#key').innerText")
-    assert all(f"waits for {module}" in key for module in {wait.module for _, wait in waits})
-
-
+@pytest.mark.slow
 def test_steps_are_chosen(chromium, folder):
     chromium.open(saved(folder, "ten"))
     _, scores = ten_steps()
@@ -159,28 +144,6 @@ def test_steps_are_chosen(chromium, folder):
     chromium.run("document.querySelector('[role=radio][data-step=\"7\"]').focus()")
     chromium.key("ArrowRight")
     assert chromium.run("state.step") == 8
-
-
-def test_many_steps_are_a_list(chromium, tmp_path):
-    target = tmp_path / "steps.html"
-    steps = [PageStep(f"step {at}", "simulated", Timeline((), 1.0 + at, 1)) for at in range(70)]
-    target.write_text(timeline_page("steps", steps).html(), encoding="utf-8")
-    chromium.open(target)
-    chromium.run("((s) => { s.value = '69'; s.dispatchEvent(new Event('change')); })(document.querySelector('#step'))")
-    chromium.settle()
-    assert view(chromium)[1] * chromium.run("data.tick") == pytest.approx(70.0)
-    assert chromium.complaints() == []
-
-
-def test_pointing_at_a_group_says_who_it_is(chromium, folder):
-    chromium.open(saved(folder, "demo"))
-    block = "document.querySelector('.block')"
-    chromium.run(f"{block}.scrollIntoView({{ block: 'center' }})")
-    chromium.settle()
-    x, y = chromium.run(f"((b) => [b.x + b.width / 2, b.y + b.height / 2])({block}.getBoundingClientRect())")
-    chromium.click(x, y)
-    said = chromium.run("document.querySelector('#groups .say').textContent")
-    assert said.startswith(next(iter(scored("demo")[0].steps[0].micro_batches[0])))
 
 
 def test_names_stay_text(chromium, tmp_path):
@@ -288,17 +251,6 @@ def test_the_strip_of_the_whole_step_moves_the_window(chromium, long_step, folde
     assert chromium.run("document.querySelector('#minimap').hidden"), "a short step needs none"
 
 
-def test_ranks_beyond_pixels_are_mixed_too(chromium, tmp_path):
-    """Every other rank of 4000 works all the time: half the colour."""
-    event = TaskEvent("m[0]/F/0/g", "F", "m", Ranks(range(0, 4000, 2)), 0.0, 1.0)
-    shown = PageStep("step 0", "simulated", Timeline((event,), 1.0, 4000), {event.id: TaskFact("g")})
-    target = tmp_path / "wide.html"
-    target.write_text(timeline_page("wide", [shown]).html(), encoding="utf-8")
-    chromium.open(target)
-    mixed = chromium.run("probe.share(400, 200, 1, 1)")
-    assert mixed == pytest.approx([0.5] * 3, abs=0.06)
-
-
 def test_without_scripts_the_tables_are_there(chromium, folder):
     chromium.ask("Emulation.setScriptExecutionDisabled", value=True)
     try:
@@ -310,7 +262,7 @@ def test_without_scripts_the_tables_are_there(chromium, folder):
         chromium.ask("Emulation.setScriptExecutionDisabled", value=False)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_fingers(chromium, folder):
     """A tap chooses, one finger moves in time, two zoom; a finger that goes down the page scrolls it."""
     chromium.open(saved(folder, "encoder"), 390, 844, phone=True)

@@ -42,7 +42,7 @@ OTHERS = {
     "runs": lambda: runs_page(drift_by_plan(RUNS), [UnreadLine(3, EVIL)], EVIL),
     "no runs": lambda: runs_page([], [], "empty"),
 }
-PAGES = (*PLANS, *OTHERS)
+PAGES = [pytest.param(each, marks=pytest.mark.slow if each == "ten" else ()) for each in (*PLANS, *OTHERS)]
 
 
 @cache
@@ -80,7 +80,7 @@ def scripts(html: str) -> list[str]:
     return re.findall(r"<script>(.*?)</script>", html, re.S)
 
 
-@pytest.mark.parametrize("name", [name for name in PAGES if name != "no runs"])
+@pytest.mark.parametrize("name", PAGES[:-1])
 def test_every_picture_has_its_numbers(name):
     """Tables stand in the page itself, for those who see no canvas and run no script."""
     page = Elements(html_of(name))
@@ -89,6 +89,7 @@ def test_every_picture_has_its_numbers(name):
     assert all("scope" in attributes for attributes in page.all("th"))
 
 
+@pytest.mark.slow
 def test_ten_steps_of_64_ranks_fit_into_two_megabytes():
     assert len(html_of("ten").encode()) < 2e6
 

@@ -79,6 +79,7 @@ def test_plans_come_back(name):
         assert found == [(round(seconds / book.tick), round(held / KIB)) for seconds, held in curve]
 
 
+@pytest.mark.slow
 def test_every_step_comes_back_and_what_repeats_stands_once():
     plan, scores = ten_steps()
     steps = [simulated_step(plan, number, score) for number, score in enumerate(scores)]

@@ -82,6 +82,7 @@ def require_whole(folder):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("before", "last"), [(0, 1), (2, 1), (2, 2)])
+@pytest.mark.every(3)
 def test_a_kill_at_any_moment_leaves_a_whole_checkpoint(tmp_path, before, last):
     for steps in range(1, before + 1):
         save(tmp_path / "begun", steps, last)

@@ -70,7 +70,7 @@ def ends(plan, lists):
 
 
 @pytest.mark.parametrize("name", PLANS)
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 def test_shuffled_lists_are_refused_exactly_where_ranks_wait_for_each_other(name):
     plan, outcomes = PLANS[name], []
     carried = edge_transfers(plan, expand(plan))
@@ -136,6 +136,7 @@ def test_backwards_of_an_encoder_that_gathers_in_them_are_in_one_order():
         require_no_deadlock(plan, lists, "here")
 
 
+@pytest.mark.slow
 def test_lists_are_in_the_order_in_which_ranks_execute_them():
     """What needs the gradients of all modules comes behind the last pass of any."""
     for plan in legal(0, 20).values():

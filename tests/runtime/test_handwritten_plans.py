@@ -22,6 +22,7 @@ def results():
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.every(3)
 def test_loss_and_gradients_are_those_of_one_process(results, name):
     verified = results[name].verify
     assert (verified.loss_rel_err <= 1e-12, verified.grad_rel_err <= 1e-12) == (True, True), verified

@@ -52,6 +52,7 @@ def test_a_plan_that_is_not_legal_is_refused_with_a_place_and_a_way_out():
     assert len(refused) < FAST / 2
 
 
+@pytest.mark.slow
 def test_the_plans_have_what_they_are_for():
     """Steps without an image between others, ranks without a module, and every ZeRO stage and weighting."""
     plans = legal_and_refused(0, FAST)[0].values()

@@ -61,6 +61,7 @@ def trained_and_flipped(worker, plan, flipped):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PLANS)
+@pytest.mark.every(2)
 def test_the_odd_rank_is_named(name):
     require_runnable(PLANS[name], RunOptions())
     assert launch(trained_and_flipped, 4, PLANS[name], None) == [True] * 4

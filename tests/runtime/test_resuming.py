@@ -163,12 +163,6 @@ def results(request, tmp_path_factory):
     return launch(saved_and_resumed, 2, pairs, folder)[0], folder
 
 
-@pytest.fixture(scope="module")
-def results_of_four(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("four")
-    return launch(saved_and_resumed, 4, FOUR, folder)[0], folder
-
-
 every = pytest.mark.parametrize("name", soaked(PAIRS, OFTEN))
 
 
@@ -190,14 +184,6 @@ def test_one_process_goes_on_from_there_too(results, name):
     verified = results[0][name][1][1]
     assert (verified.loss_rel_err <= 1e-12, verified.grad_rel_err <= 1e-12) == (True, True), verified
     assert verified.steps == 2
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("name", FOUR)
-def test_several_ways_at_once_go_on_the_same(results_of_four, name):
-    found, folder = results_of_four
-    require_same_losses(*found[name])
-    require_same_states(folder / name, FOUR[name][0].layouts)
 
 
 def require_same_losses(first, then):
@@ -366,6 +352,7 @@ def test_what_is_not_finite_or_finds_no_room_leaves_the_checkpoint_before(wrong)
     assert left == half == {INDEX_FILE, "states-a", "config.json", SINGLE_FILE, SAVE_LOCK}
 
 
+@pytest.mark.slow
 def test_what_a_checkpoint_replaces_goes_when_the_disk_has_the_new_one(wrong):
     happened, folder = wrong[0][1], str(wrong[1] / "seen")
     index = max(at for at, what in enumerate(happened) if what[0] == "rename" and what[-1].endswith(INDEX_FILE))
@@ -380,6 +367,7 @@ def test_what_a_checkpoint_replaces_goes_when_the_disk_has_the_new_one(wrong):
     assert not (wrong[1] / "seen" / "states-b" / UNACCEPTED).exists()
 
 
+@pytest.mark.slow
 def test_an_interrupt_while_it_writes_ends_the_run_behind_its_step_with_both_checkpoints(wrong):
     saves, reason, steps = wrong[0][2]
     assert (saves, reason) == (2, "interrupt") and steps in (2, 3)

@@ -65,6 +65,7 @@ def results(request, tmp_path_factory):
     return launch(saved_and_resumed, 4, pairs, folder, replace(OPTIONS, data=data), thorough())[0], folder
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("name", soaked(ELSEWHERE, ["tensors"]))
 def test_losses_and_states_are_those_of_a_run_that_was_not_stopped(results, name):
     found, folder = results

@@ -126,6 +126,7 @@ def test_a_receive_is_never_needed_before_it_may_begin():
                     begun[source] += 1
 
 
+@pytest.mark.slow
 def test_two_collectives_in_another_order_on_one_rank_are_seen():
     """The theorem can fail: where a rank swaps two that it shares, its order is not that of the others."""
     seen = 0

@@ -1,14 +1,14 @@
 """Every kind of static layout that a search may propose trains like one process: one of each, in float64.
 
 The pairs of choices (`test_layout_pairs.py`) cross what most layouts share; here are the corners of the space: experts
-folded over all dims of attention, stages of unequal lengths, recomputation by layer, replicas of shards, chunks, rings
-of three, and ZeRO 2 and 3 under a pipeline.
+folded over all dims of attention or with a capacity, stages of unequal lengths, recomputation by layer, replicas of
+shards, chunks, rings of three, heads and widths that tp does not divide, and ZeRO 2 and 3 under a pipeline.
 """
 
 import pytest
 
 from planner.plan.mesh.rank_mesh import groups_over
-from planner.plan.plan_file import Layout
+from planner.plan.plan_file import ExpertLayout, Layout
 from planner.specs.base import Layers, Ranks, with_fields
 from planner.specs.layers import Decoder
 from planner.specs.layers.components import Experts
@@ -23,10 +23,14 @@ MIXTURE = Decoder(
     layers=3, hidden=16, heads=4, kv_heads=2, ffn=20, vocab=48,
     moe=Experts(experts=8, topk=2, ffn=12, shared_ffn=8, balance=0.1, dense_layers=1),
 )  # fmt: skip
+FULL = with_fields(MIXTURE, layers=2, moe=with_fields(MIXTURE.moe, capacity=0.75, dense_layers=0))
+FEW = with_fields(MIXTURE, layers=2, moe=with_fields(MIXTURE.moe, experts=2))
+WHOLE = Decoder(layers=4, hidden=32, heads=12, kv_heads=3, head_dim=4, ffn=45, vocab=63, bias="qkv")
 UNEVEN = (Layers([0, 1, 2]), Layers([3, 4]))
 LATE = (Layers([0]), Layers([1, 2, 3, 4]))
 CHUNKS = (Layers([0, 1]), Layers([2]), Layers([3]), Layers([4]))
 SHARING = ("tp", "cp", "pp")  # dims whose ranks work on the same sequences
+OTHERWISE = {"0": ExpertLayout(ep=4), "1": ExpertLayout(ep=2, etp=2)}  # experts of either layer
 BY_LAYER = {"0-1": "full", "2": "selective"}
 
 
@@ -71,6 +75,12 @@ SPACE = {
         **{f"stages, zero {zero}": static(4, pp=2, dp=2, zero=zero) for zero in (2, 3)},
         **{f"stages, gpipe, zero {zero}": static(4, pp=2, dp=2, zero=zero, order="gpipe") for zero in (2, 3)},
         "folded experts": static(4, MIXTURE, tp=2, cp=2, ulysses=2, ep=4, zero=1, recompute="full"),
+        "capacity, ring": static(4, FULL, cp=2, dp=2, ep=4),
+        "experts otherwise in each layer": static(4, FULL, dp=4, zero=3, recompute="full", experts=OTHERWISE),
+        "few experts on many ranks": static(4, FEW, dp=4, ep=2, zero=3),
+        "one head of keys": static(4, with_fields(DECODER, kv_heads=1), tp=4),
+        "heads and words that tp does not divide": static(4, WHOLE, tp=2, dp=2, zero=3),
+        "four stages": static(4, pp=4, zero=1),
         "stages, experts, zero 3": static(4, MIXTURE, pp=2, dp=2, ep=2, zero=3, stages=(Layers([0]), Layers([1, 2]))),
     },
     6: {
@@ -98,7 +108,8 @@ SPACE = {
 OFTEN = (  # of each kind one that `test_layout_pairs.py` has not; the others in the soak
     (3, "ring of three, window"), (4, "uneven stages, backward in two"), (4, "uneven chunks"),
     (4, "recomputed by layer, stages"), (4, "replicas, experts, zero 1"), (4, "folded experts"),
-    (4, "uneven stages and shares, zero 1"),
+    (4, "uneven stages and shares, zero 1"), (4, "capacity, ring"), (4, "experts otherwise in each layer"),
+    (4, "heads and words that tp does not divide"),
 )  # fmt: skip
 
 

@@ -32,7 +32,6 @@ def rows(name, *cells):
 
 APART = {(0,): (0,), (1,): (1,), (3,): (2,)}, {(2,): (3,)}
 CUT = {LOW: (0, 1), HIGH: (2,)}, {ALL: (3,)}
-WHOLE = {ALL: (0, 1, 2)}, {ALL: (3,)}
 PLANS = {
     f"{name}, {how}": plan_of_tower(name, rows(name, *cells), items, **said)
     for name, items in (("clip", PHOTOS), ("tiles", TILES), ("linear", TILES))

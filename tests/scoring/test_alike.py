@@ -147,6 +147,7 @@ def test_a_placement_without_a_group_is_one_of_each_group(plan):
     assert each.step_seconds == alone.step_seconds and each.memory == alone.memory
 
 
+@pytest.mark.every(3)
 def test_every_rank_is_simulated_or_stands_behind_one_that_is(plan):
     timeline = scored(plan, 0).timeline
     simulated = {rank for rank in range(plan.size) if rank not in timeline.representative_rank}
@@ -160,6 +161,7 @@ def test_every_rank_is_simulated_or_stands_behind_one_that_is(plan):
     assert sum(doing(Ranks((rank,))) for rank in range(plan.size)) == plan.size
 
 
+@pytest.mark.every(3)
 def test_the_fullest_rank_is_that_of_all(plan):
     whole, few = (scored(plan, most) for most in (plan.size, 0))
     assert few.fullest_rank == whole.fullest_rank == whole.memory.peaks.index(max(whole.memory.peaks))

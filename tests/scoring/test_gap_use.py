@@ -1,13 +1,10 @@
 """What is said of gaps is what the tasks of a step are priced at, and no more than there is."""
 
-import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from planner import files
-from planner.cli.app import app
 from planner.plan.plan_file import Plan
 from planner.scoring import gap_use, score
 from planner.specs.base import with_fields
@@ -43,13 +40,3 @@ def test_without_its_placements_a_step_is_longer_by_what_these_hide(folder: Path
     before, after = score(bare(plan)), score(plan)
     assert gap_use(bare(plan), before).fine == 0
     assert before.step_seconds - after.step_seconds == pytest.approx(gap_use(plan, after).hidden, rel=0.02)
-
-
-def test_screens_name_gaps_where_modules_share_ranks():
-    shared, alone = (GOLDEN / name / "plan.yaml" for name in ("encoder_bubbles/one-stage", "by_hand/mixed-groups"))
-    done = [CliRunner().invoke(app, ["simulate", str(each), "--json"]) for each in (shared, alone)]
-    with_gaps, without = (json.loads(each.stdout) for each in done)
-    assert {*with_gaps} - {*without} == {"scheduling_efficiency", "gaps"}
-    assert with_gaps["scheduling_efficiency"]["fine"] == pytest.approx(0.784, abs=1e-3)
-    shown = " ".join(CliRunner().invoke(app, ["show", str(shared)]).stdout.split())
-    assert "1 vision.F beside passes of llm, 1 vision.B beside passes of llm, 1 vision.B beside llm.sync" in shown

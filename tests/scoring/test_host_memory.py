@@ -38,6 +38,7 @@ def plan_with(folder, **options):
 
 
 @pytest.mark.parametrize("options", [{"pp": 1}, {"pp": 4}, {"share": 0.0, "moments": 0.5}, {"pp": 2, "moments": 1.0}])
+@pytest.mark.every(2)
 def test_what_devices_no_longer_hold_is_in_the_memory_of_their_hosts(tmp_path, options):
     """Bytes are conserved: of the first rank of a stage, whose activations are at their peak while passes run."""
     moved = score(plan_with(tmp_path, **options))
@@ -60,6 +61,7 @@ def test_a_host_has_what_the_cluster_says_or_what_machines_with_its_devices_have
     assert host_bytes(assumed.cluster, unknown, 9) == FREE_SHARE * 8 * device.memory_gib * GIB
 
 
+@pytest.mark.slow
 def test_no_plan_has_more_in_a_host_than_there_is(tmp_path):
     """It fits as long as the limit is what its ranks have together, and every verb says the same of less."""
     found = score(plan_with(tmp_path))

@@ -75,7 +75,7 @@ def test_seconds_come_back(solved):
 
 
 @pytest.mark.parametrize("name", OBJECTIVES)
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 def test_check_knows_which_way_is_worse(name, tmp_path):
     """A slower plan is a regression in every unit, a quicker one a gain; findings say both in the plan's unit."""
     quick = pipeline.solve(job(tmp_path, name)).plan
@@ -89,6 +89,7 @@ def test_check_knows_which_way_is_worse(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", OBJECTIVES)
+@pytest.mark.every(3)
 def test_a_bound_that_the_plan_beats_is_refuted(name, tmp_path):
     """Which is below its value, or above it where more is better."""
     plan = pipeline.solve(job(tmp_path, name)).plan
@@ -144,6 +145,7 @@ def test_an_unknown_objective_is_refused_and_the_known_ones_listed(tmp_path, sol
 
 
 @pytest.mark.parametrize("name", [name for name in OBJECTIVES if name != STEP_SECONDS])
+@pytest.mark.every(2)
 def test_verbs_say_the_unit(name, solved, tmp_path):
     plan, path = solved[name], tmp_path / "plan.yaml"
     files.write(path, plan)

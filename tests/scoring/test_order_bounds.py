@@ -87,6 +87,7 @@ def test_cutting_a_backward_changes_no_work(chance, pp, micro_batches):
         ("forward_only", 0, False),
     ],
 )
+@pytest.mark.every(3)
 def test_packings_bound_what_trains_row_by_row_where_ranks_meet(order, zero, over_all):
     """And once a step, whatever trains. What does not, or lets forwards run ahead of gathers, does other work."""
     s = score(priced(ordered_plan(1, 4, order, 1, 2, zero=zero), degrees=(1, 2)))

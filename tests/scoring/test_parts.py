@@ -36,6 +36,7 @@ PLANS = pytest.mark.parametrize("plan", [BUBBLES, by_rates(BUBBLES)], ids=["by m
 
 
 @PLANS
+@pytest.mark.every(2)
 def test_one_part_is_a_bare_number(plan):
     sizes = plan.uses.items["vit"]
     said = {item: ItemSize(patches=(size,)) if item % 2 else ItemSize(patches=size) for item, size in sizes.items()}

@@ -41,6 +41,7 @@ def in_order(plan, order):
 
 
 @pytest.mark.parametrize("name", ["1f1b", "zb_h1", "zb_h2", "gpipe"])
+@pytest.mark.every(2)
 def test_an_order_takes_what_the_simulator_says(laid, name):
     plan = laid()
     (replica,) = replica_pipelines(plan, pricing_of(plan), expand(plan))
@@ -49,6 +50,7 @@ def test_an_order_takes_what_the_simulator_says(laid, name):
     assert objective_seconds(replica.pipeline, order, "step") == pytest.approx(simulated.step_seconds, rel=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.every(3)
 @pytest.mark.parametrize("seed", range(3))
 def test_what_an_order_holds_is_what_the_simulator_counts(laid, seed):
@@ -69,6 +71,7 @@ def test_what_an_order_holds_is_what_the_simulator_counts(laid, seed):
     assert checked
 
 
+@pytest.mark.slow
 def test_where_activations_are_made_again_backward_stays_whole(laid):
     plan = laid(fixed="pp: 4, vpp: 1, micro_batch: 1, recompute: full")
     assert not splits_backward(plan)
@@ -89,7 +92,7 @@ def test_the_bound_is_the_same_whatever_the_sequence_of_an_order(laid):
     assert all(score(plan).step_seconds >= bounds[0] for plan in (kept, mixed))
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(6)
 @pytest.mark.parametrize("seed", range(6))
 def test_rows_in_another_sequence_never_beat_the_bound(laid, seed):
     """Of random sequences, as rows of the step and as numbers in the order."""
@@ -125,6 +128,7 @@ def test_of_very_many_replicas_some_bound_the_step(laid, monkeypatch):
     assert order_bound_seconds(plan, pricing, tasks) == max(of_each)
 
 
+@pytest.mark.slow
 def test_each_replica_is_a_pipeline_of_its_own(laid):
     plan = laid(ranks=4, sizes=(4096, 2048, 3000, 1024), fixed="pp: 2, vpp: 1, micro_batch: 1, cp: 1, tp: 1")
     found = replica_pipelines(plan, pricing_of(plan), expand(plan))

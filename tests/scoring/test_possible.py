@@ -35,7 +35,7 @@ def changed_device(folder, *changes):
 
 
 @pytest.mark.parametrize("ask", [pipeline.predict, pipeline.fits, pipeline.solve])
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 def test_a_measurement_quicker_than_the_device_is_told_where_it_stands(tmp_path, ask):
     fits = f"modules:\n  llama-3-8b/llm: {FITS.format(1e-7)}\nrates:\n"
     device = changed_device(tmp_path, ("rates:\n", fits))
@@ -90,6 +90,7 @@ def test_no_network_is_too_slow_for_its_exchanges_to_take_time(tmp_path, fixed):
     assert found.timeline.breakdown().compute < on_links <= found.step_seconds
 
 
+@pytest.mark.slow
 def test_a_plan_file_with_such_prices_is_refused_at_them(tmp_path):
     path = tmp_path / "plan.yaml"
     files.write(path, pipeline.solve(job_on(tmp_path, more="software: any\n")).plan)

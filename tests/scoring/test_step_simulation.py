@@ -45,6 +45,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("schedule", "few", "count"), [*CASES, ("gpipe", {"pp": 4}, 9), ("", {"pp": 2, "zero": 3}, 3)])
+@pytest.mark.every(2)
 def test_copied_micro_batches_take_as_long_as_expanded_ones(tmp_path, schedule, few, count):
     plan = equal_plan(tmp_path, count, schedule, **few)
     pricing, alike = pricing_of(plan), identical_groups(plan, 0)

@@ -12,7 +12,7 @@ from planner.serving.goodput import WITHIN
 from planner.serving.splits import every_split
 from planner.simulate.serving import ServingSetup
 from planner.specs.service import Service
-from tests.examples import examples
+from tests.examples import examples, soaked
 from tests.served import PRICES, drawn, prices
 
 SERVICE = Service(ttft_s=0.4, tpot_s=0.02, percentile=90)
@@ -50,7 +50,7 @@ def test_no_work_is_less_than_its_bound(seed, order, family):
             first += share.instances
 
 
-@pytest.mark.parametrize("family", ["coupled", "split"])
+@pytest.mark.parametrize("family", soaked(("coupled", "split"), ["split"]))
 def test_the_best_is_the_best_of_all(family):
     """As if every split were run at every rate, up to what the search for a rate leaves open."""
     asked = question(3)

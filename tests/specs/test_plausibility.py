@@ -49,7 +49,7 @@ TRAINED = [path for path in sorted((shipped_folder() / "jobs").glob("*.yaml")) i
 
 
 @pytest.mark.parametrize("path", TRAINED, ids=lambda path: path.stem)
-@pytest.mark.every(3)
+@pytest.mark.every(9)
 def test_nothing_is_said_of_what_is_shipped(path, caplog, tmp_path):
     load_job(str(path), JobOptions())
     assert not caplog.records

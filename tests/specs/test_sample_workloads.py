@@ -277,6 +277,7 @@ def test_more_drawn_samples_continue_fewer(tmp_path):
     assert few == many
 
 
+@pytest.mark.slow
 def test_thousands_of_images_and_none_are_planned(tmp_path):
     crowded = json.dumps({"text": 4, "images": [[28, 28]] * 3000})
     lengths = sample_file(tmp_path, crowded, *GOOD)

@@ -183,6 +183,7 @@ def test_any_software_launches_it(tmp_path):
     assert prediction.plan.layouts["llm"].schedule == "zb_h1"
 
 
+@pytest.mark.slow
 def test_open_fields_refuse_nothing_before_they_are_decided(tmp_path):
     """Four layers to a chunk need a pipeline of some depth, which the search finds."""
     plan = pipeline.solve(job_with(tmp_path, "megatron", "pp: 2, vpp: 2")).plan

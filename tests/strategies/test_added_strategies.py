@@ -43,6 +43,7 @@ def named(plan):
     return {plan.made.strategy, *(each.strategy for each in plan.alternatives)}
 
 
+@pytest.mark.slow
 def test_best_asks_what_is_in_the_table(tmp_path, add):
     """Once, as it leaves nothing to be tried; one for several modules alone is not asked for one."""
     cluster = small_cluster(tmp_path, "h100-80gb", 8)

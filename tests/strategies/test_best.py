@@ -35,7 +35,7 @@ def inputs_of(tmp_path, ranks, sizes, kept="", layers=32):
 @pytest.mark.parametrize(
     ("ranks", "sizes", "kept"), [(8, [8192] * 16, ""), (8, VARIED, ""), (24, [4096] * 48, "recompute: none")]
 )
-@pytest.mark.every(3)
+@pytest.mark.every(6)
 def test_no_strategy_alone_is_better(tmp_path, ranks, sizes, kept):
     inputs = inputs_of(tmp_path, ranks, sizes, kept, layers=4)
     best = solve_job(inputs, silent).plan
@@ -58,7 +58,7 @@ def test_no_strategy_alone_is_better(tmp_path, ranks, sizes, kept):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sizes", [[8192] * 16, VARIED])
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 def test_where_all_that_can_be_launched_is_static_the_bound_is_that_of_the_search(tmp_path, sizes):
     """What other strategies could do with groups that change says nothing of a framework that has none."""
     inputs = inputs_of(tmp_path, 8, sizes, layers=4)
@@ -77,6 +77,7 @@ def test_a_model_that_fits_under_no_strategy_says_what_would_fit(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("zero", soaked([0, 1, 2], [1]))
+@pytest.mark.every(2)
 def test_a_fixed_stage_is_tried_by_every_strategy_that_has_it(tmp_path, zero):
     """Without sharding there is one candidate more; left open it is none, as a lower stage is never quicker."""
     inputs = inputs_of(tmp_path, 8, VARIED, f"recompute: none, zero: {zero}", layers=2)
@@ -110,6 +111,7 @@ def test_mixed_groups_are_listed_and_not_chosen_where_they_cannot_be_launched(tm
     assert {each.strategy for each in refused} == {"sequence_groups", "data_ranks"}
 
 
+@pytest.mark.slow
 def test_a_strategy_alone_says_what_cannot_be_launched(tmp_path):
     inputs = by_framework(inputs_of(tmp_path, 8, VARIED), groups="layout")
     with pytest.raises(Infeasible, match=r"ours cannot launch this plan: groups of .* \(rule: groups\)") as refused:

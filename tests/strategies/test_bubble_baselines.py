@@ -81,6 +81,7 @@ def test_uneven_stages_are_no_slower_than_even_ones(found):
     assert all(trials[name].seconds <= even for name in NAMES[1:])
 
 
+@pytest.mark.slow
 def test_a_plan_has_them_as_alternatives_with_their_seconds(found):
     inputs, layouts, trials = found
     plan = with_score(plan_of_layouts(inputs, layouts), "")

@@ -45,6 +45,7 @@ def test_items_free_bytes_and_come_cheapest_first(job):
     assert all(abs(one - other) < 0.25 * (shares[0] - shares[-1]) for one, other in zip(about, shares, strict=True))
 
 
+@pytest.mark.slow
 def test_the_fewest_items_that_fit_are_taken(job):
     """Or so few more that hardly anything stays free; where none fit, all. Few plans are looked at."""
     known = room_of(job)
@@ -81,6 +82,7 @@ def test_what_a_job_fixes_is_kept(job):
     assert room.after(len(every))["llm"].recompute == "selective"
 
 
+@pytest.mark.slow
 def test_a_fixed_share_stays_and_others_are_offloaded_before_anything_is_recomputed(tmp_path):
     """On devices with a link to their host, shares that hide free bytes for nothing."""
     job = seeing_job(tmp_path, rows=ROWS, images=IMAGES)
@@ -106,6 +108,7 @@ GRID = [*product(MESHES, (0, 3), ("none", "full"))]  # mesh, zero, recompute
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", [0.2, pytest.param(0.6, marks=pytest.mark.soak)])
+@pytest.mark.every(2)
 def test_no_layouts_of_a_grid_are_quicker_with_little_memory(tmp_path, part):
     """Every mesh without a pipeline, ZeRO stage and recomputation of both modules on two ranks: none that fits is
     quicker by more than 2 % than what is found, and none is below the bound. Outside the soak a third of the pairs.

@@ -52,6 +52,7 @@ def degrees(plan):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("strategy", GROUPED)
+@pytest.mark.every(2)
 def test_every_item_is_in_one_legal_plan_with_groups_of_several_degrees_and_numbers_of_its_own(tmp_path, strategy):
     inputs = grouped_job(tmp_path, strategy)
     plan = solved(inputs)
@@ -67,6 +68,7 @@ def test_every_item_is_in_one_legal_plan_with_groups_of_several_degrees_and_numb
 
 @pytest.mark.slow
 @pytest.mark.parametrize("strategy", GROUPED)
+@pytest.mark.every(2)
 def test_batches_that_follow_keep_the_layouts_of_the_first(tmp_path, strategy):
     grouped_job(tmp_path, strategy, more="", data=((*LONG_TAIL, *LONG_TAIL[::-1]), PICTURES))
     text = (tmp_path / "job.yaml").read_text().replace("batch_rows: 20", "batch_rows: 10")
@@ -141,6 +143,7 @@ workload:
     return load_job(str(folder / "job.yaml"), JobOptions(effort=1))
 
 
+@pytest.mark.slow
 def test_encoders_states_and_activations_are_counted_beside_the_samples(tmp_path):
     inputs = on_h100(tmp_path, 0.06)
     plan = solved(inputs)

@@ -8,7 +8,7 @@ import pytest
 from planner import files, pipeline
 from planner.costs.packing_problem import PackingProblem, packing_problem
 from planner.costs.pricing import pricing_of
-from planner.errors import Infeasible, InputError
+from planner.errors import Infeasible
 from planner.packing.packed_groups import packing_seconds
 from planner.plan.plan_file import OffloadedItem, Plan
 from planner.scoring.score import score
@@ -74,13 +74,9 @@ def test_supports_ranks_that_meet_once_a_step(small, sync, zero, can):
         assert "sync: step" in reason and "zero: 0, 1 or 2" in reason
 
 
-def test_ranks_that_meet_in_every_micro_batch_are_refused(small):
-    with pytest.raises(InputError, match="needs sync: step"):
-        pipeline.solve(small(old="sync: step", new="sync: micro_batch"))
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("job", ["small", "golden", "nodes of eight"])
+@pytest.mark.every(2)
 def test_what_packing_says_it_is_worth_is_what_the_plan_takes(job, small, h200s):
     """For the packing that is found, and for the one that it began with; the better of them by the clock is kept."""
     path = {"small": small, "golden": h200s}.get(job, lambda: h200s(old="./cluster.yaml", new="h100x64"))()

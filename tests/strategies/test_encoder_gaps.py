@@ -29,6 +29,7 @@ CASES = {  # of the LLM's layout, the encoder's, more of the job; and, where pas
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
+@pytest.mark.every(2)
 def test_none_is_worse_than_its_base_and_who_stays_says_why(tmp_path, name):
     llm, vit, more, reason = CASES[name]
     fixed = {"llm": llm, "vit": vit, "ear": "ranks: 4-7"}

@@ -25,7 +25,7 @@ CASES = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("model", "ranks", "per_node", "sizes", "fixed"), CASES)
-@pytest.mark.every(4)
+@pytest.mark.every(8)
 def test_so_many_ranks_do_and_a_node_less_does_not(tmp_path, model, ranks, per_node, sizes, fixed):
     with pytest.raises(Infeasible) as refused:
         parallel_search.plan(inputs_on(tmp_path, ranks, per_node, model, sizes, fixed), None)
@@ -45,12 +45,14 @@ def test_the_layout_that_it_says_is_one_that_fits(tmp_path):
     assert parallel_search.plan(again, None).outcome.value > 0
 
 
+@pytest.mark.slow
 def test_of_a_large_model_on_one_node(tmp_path):
     problem = layout_problem(inputs_on(tmp_path, 8, 8, "llama-3.1-405b", [8192] * 64))
     found = enough_ranks(problem)
     assert 48 <= found.ranks <= 128
 
 
+@pytest.mark.slow
 def test_where_sixteen_times_as_many_do_not_do(tmp_path):
     inputs = inputs_on(tmp_path, 2, 2, "llama-3.1-405b", [8192] * 64)
     with pytest.raises(Infeasible) as refused:

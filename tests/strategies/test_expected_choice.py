@@ -64,6 +64,7 @@ def others(plan: Plan):
     return [each for each in plan.alternatives if each.value is not None and "numerics" not in each.because]
 
 
+@pytest.mark.slow
 def test_with_no_more_doubt_of_one_than_of_another_the_quickest_is_chosen(quickest, counted):
     counted(0.0)
     plan = quickest
@@ -88,6 +89,7 @@ def test_what_is_passed_over_in_doubt_is_named_and_bound_and_gap_are_of_predicti
         assert expected >= plan.outcome.value * plan_doubt(plan) * (1 - 1e-9)
 
 
+@pytest.mark.slow
 def test_what_was_passed_over_takes_what_the_plan_says_when_it_is_fixed(inputs, surest, counted):
     counted(FAR)
     passed = next(each for each in others(surest) if "quicker" in each.because)
@@ -111,6 +113,7 @@ def test_why_not_agrees_that_what_was_passed_over_saves_and_is_expected_to_take_
     assert doubt_text(pipeline.why_not(plan, words)) == ""
 
 
+@pytest.mark.slow
 def test_a_tie_that_is_predicted_quicker_is_worth_a_measurement(surest, counted):
     counted(FAR)
     plan = surest

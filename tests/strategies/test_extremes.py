@@ -45,7 +45,7 @@ def job(request, tmp_path):
     ids=["one token", "one sequence", "all equal", "fewer than ranks", "one long", "three", "all long"],
 )
 @pytest.mark.parametrize("limit", ["", "limits: {tokens_per_rank: 600}"], ids=["by memory", "by the job's limit"])
-@pytest.mark.every(3)
+@pytest.mark.every(9)
 def test_odd_batches_have_legal_plans(job, lengths, limit):
     plan = pipeline.solve(job(lengths, extra=limit), JobOptions(effort=1)).plan
     assert violations(plan) == []

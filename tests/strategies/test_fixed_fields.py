@@ -29,7 +29,7 @@ def job(folder, model, ranks, fixed, strategy):
         ("llama-3-8b", 8, "pp: 8, vpp: 5", "pp · vpp = 40 is more than 32 layers"),
     ],
 )
-@pytest.mark.every(3)
+@pytest.mark.every(6)
 def test_what_no_layout_can_have_is_one_located_error(tmp_path, strategy, model, ranks, fixed, said):
     with pytest.raises(InputError, match=said) as caught:
         pipeline.solve(job(tmp_path, model, ranks, fixed, strategy))

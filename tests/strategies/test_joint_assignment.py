@@ -71,6 +71,7 @@ def joint_of(inputs: Inputs) -> JointItems:
 
 
 @pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.every(2)
 def test_a_pipeline_whose_ranks_all_encode_is_no_slower_than_by_the_llm_alone(tmp_path, seed):
     inputs = images_job(tmp_path, "tp: 2, pp: 4, zero: 1", "tp: 1, zero: 2", seed)
     alone = draft_of_layouts(inputs, placed_layouts(inputs, False), JointItems.by_samples)
@@ -89,6 +90,7 @@ def test_later_stages_encode_more_as_they_wait_for_the_first_and_the_one_with_th
 
 
 @pytest.mark.parametrize("name", PLACEMENTS)
+@pytest.mark.every(3)
 def test_no_candidate_has_a_lower_estimate_and_all_have_the_same_items(tmp_path, name):
     joint = joint_of(load_job(placed_job(tmp_path, PLACEMENTS[name]), JobOptions()))
     best, every = joint.best(), [*joint.candidates()]
@@ -102,7 +104,7 @@ def test_no_candidate_has_a_lower_estimate_and_all_have_the_same_items(tmp_path,
 
 
 @pytest.mark.parametrize("name", PLACEMENTS)
-@pytest.mark.every(3)
+@pytest.mark.every(6)
 def test_a_rule_gives_its_assignment_again_and_that_of_other_layouts_a_complete_one(tmp_path, name):
     joint = joint_of(load_job(placed_job(tmp_path, PLACEMENTS[name]), JobOptions()))
     every = [*joint.candidates()]

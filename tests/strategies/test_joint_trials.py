@@ -53,6 +53,7 @@ def test_prices_that_plans_share_are_their_own_to_the_last_bit(tried):
     assert len(trials.prices.known) < len(fitting)
 
 
+@pytest.mark.slow
 def test_seconds_and_memory_are_those_of_the_score(tried):
     for each in tried[1][::12]:
         scored, own = score(each.plan), TriedPlan(each.plan)
@@ -61,6 +62,7 @@ def test_seconds_and_memory_are_those_of_the_score(tried):
         assert own.memory_share == pytest.approx(scored.memory_share(scored.fullest_rank), rel=1e-12)
 
 
+@pytest.mark.slow
 def test_ranks_hold_no_less_than_is_known_before_tasks_are_made(tried):
     exact = 0
     for each in tried[1]:
@@ -71,6 +73,7 @@ def test_ranks_hold_no_less_than_is_known_before_tasks_are_made(tried):
     assert exact > len(tried[1]) / 4
 
 
+@pytest.mark.slow
 def test_steps_take_no_less_than_is_known_before_tasks_are_made(tried):
     shares = [TriedPlan(each.plan).least_seconds / each.seconds for each in tried[1]]
     assert max(shares) <= 1.0 + 1e-8 and max(shares) > 0.6
@@ -161,6 +164,7 @@ def test_estimates_have_the_bubble_of_a_pipeline(tried):
 
 
 @pytest.mark.parametrize("values", [{"tp": 2, "cp": 1}, {"zero": 1}, {"pp": 2, "micro_batch": 1}])
+@pytest.mark.every(3)
 def test_part_of_a_space_is_screened_as_by_itself(values):
     able = JointSpace(load_job("qwen2.5-vl-7b-h200x8", JobOptions())).llm(8)
     part, every = able.with_values(**values), layouts_of(able.problem, able.problem.trained.fixed)

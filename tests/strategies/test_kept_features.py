@@ -75,6 +75,7 @@ def fixed_plan(folder, features, epochs=5, **fields):
 
 
 @pytest.mark.parametrize("epochs", [2, 5, 100])
+@pytest.mark.every(3)
 def test_a_forward_takes_its_share_of_computing_and_the_bytes_over_the_rate(tmp_path, epochs):
     computed, host, disk = (fixed_plan(tmp_path, each, epochs) for each in ("computed", "host", "disk"))
     price = pricing_of(computed).price
@@ -88,6 +89,7 @@ def test_a_forward_takes_its_share_of_computing_and_the_bytes_over_the_rate(tmp_
         assert plan_flops(plan) < plan_flops(computed)
 
 
+@pytest.mark.slow
 def test_more_epochs_are_never_slower_and_bytes_are_those_of_all_samples(tmp_path):
     seconds = [score(fixed_plan(tmp_path, "host", epochs)).step_seconds for epochs in (2, 3, 10)]
     assert seconds == sorted(seconds, reverse=True)
@@ -160,6 +162,7 @@ def test_the_quickest_place_is_chosen(tmp_path):
     assert found == "host" and plan.outcome.bound <= plan.outcome.value
 
 
+@pytest.mark.slow
 def test_a_person_can_ask_why_not(tmp_path):
     plan = solve_together(job(tmp_path, "llm: {}, vit: {}"))
     answer = pipeline.why_not(plan, ("vit.features=host",))

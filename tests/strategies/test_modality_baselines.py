@@ -91,6 +91,7 @@ def test_alternatives_go_back_into_the_job_and_give_the_same(solved, tmp_path):
             assert again.layouts == trial.layouts and again.outcome.value <= trial.seconds
 
 
+@pytest.mark.slow
 def test_what_each_baseline_is(solved):
     inputs, _, trials = solved
     first, level = trials["encoder_first_stage"].layouts, trials["rebalanced_stages"].layouts
@@ -106,6 +107,7 @@ def test_what_each_baseline_is(solved):
         assert layout.zero == 3 and layout.dp == len(layout.ranks) == inputs.cluster.size
 
 
+@pytest.mark.slow
 def test_rebalanced_stages_are_never_slower_than_even_ones(tmp_path):
     inputs = drawn_inputs(tmp_path, 9, 1)
     found = {each.kind: each for each in baseline_trials(JointTrials(inputs), JointSpace(inputs))}
@@ -148,6 +150,7 @@ def test_what_a_job_fixes_is_kept_or_named(tmp_path):
     assert trials["fsdp_all"].plan and trials["equal_dp_apart"].plan is None
 
 
+@pytest.mark.slow
 def test_a_job_can_fix_uneven_stages(tmp_path):
     fixed = {"llm": "pp: 2, stages: [0, 1-3]", "vit": "ranks: first_stage", "ear": "ranks: first_stage"}
     plan = plan_together(inputs_of(tmp_path, fixed))

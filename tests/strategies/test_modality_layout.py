@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 
 from planner.errors import Infeasible, InputError
-from planner.plan.descriptions import placed_layout, unused_ranks_text
+from planner.plan.descriptions import unused_ranks_text
 from planner.plan.legal.plan_laws import violations
 from planner.plan.mesh.rank_mesh import stage_ranks
 from planner.plan.plan_file import Layout
@@ -18,7 +18,6 @@ from planner.specs.base import Layers, Ranks, with_fields
 from planner.specs.inputs import JobOptions, load_job
 from planner.strategies import modality_layout
 from planner.strategies.assignment.encoder_orders import EncoderOrder
-from planner.strategies.best import Candidate, plan_entry
 from planner.strategies.modality.joint_candidates import JointSpace, joint_candidates, llm_rank_sets
 from planner.strategies.modality.joint_changes import neighbours
 from planner.strategies.modality.joint_errors import least_bytes
@@ -26,8 +25,6 @@ from planner.strategies.modality.joint_search import JointTrials
 from tests.modality_jobs import seeing_job
 
 NO_CALLBACK = lambda *_: None  # noqa: E731
-
-JOINT = Candidate("modality_layout", None, "micro_batch")
 
 
 def solved(inputs):
@@ -57,6 +54,7 @@ LESS = ("vit: {ranks: 0-3, zero: 0}", "vit: {tp: 2}", "vit: {ranks: 3}", "llm: {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fixed", [*FIXED, *(pytest.param(each, marks=pytest.mark.soak) for each in LESS)])
+@pytest.mark.every(2)
 def test_what_a_job_fixes_is_kept(tmp_path, fixed):
     inputs = seeing_job(tmp_path, fixed=fixed)
     plan = solved(inputs)
@@ -69,6 +67,7 @@ def test_what_a_job_fixes_is_kept(tmp_path, fixed):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("encoder", ["", pytest.param(", vit: {recompute: full}", marks=pytest.mark.soak)])
+@pytest.mark.every(2)
 def test_ranks_beside_those_of_the_llm_are_never_in_the_way(tmp_path, encoder):
     """They may have no module: a plan on the LLM's own ranks is one on more of them, too."""
     alone, beside = (
@@ -77,17 +76,6 @@ def test_ranks_beside_those_of_the_llm_are_never_in_the_way(tmp_path, encoder):
     assert not violations(beside)
     assert beside.outcome.value <= alone.outcome.value * (1 + 1e-9)
     assert beside.outcome.bound <= alone.outcome.value
-
-
-def test_layouts_that_say_layers_of_stages_are_taken_as_they_are(tmp_path):
-    """A plan's layouts go back into its job as they are: no search decides layers of stages, and none is asked."""
-    inputs = seeing_job(tmp_path, fixed="llm: {pp: 2, stages: [0, 1-3]}, vit: {ranks: first_stage}")
-    plan = solved(inputs)
-    assert [*plan.layouts["llm"].stages] == [(0,), (1, 2, 3)] and not violations(plan)
-    told = {name: placed_layout(each, plan.size) for name, each in plan.layouts.items()}
-    again = replace(inputs, job=with_fields(inputs.job, fix=with_fields(inputs.job.fix, layouts=told)))
-    assert solved(again).outcome.value == plan.outcome.value
-    assert plan_entry(JOINT, plan, plan, "").layouts == told  # with their ranks, where `best` prefers another
 
 
 @pytest.mark.slow
@@ -107,6 +95,7 @@ def llm_ranks(job: str, ranks: int | None = None) -> list[int]:
     return [len(each) for each in llm_rank_sets(JointSpace(replace(inputs, job=free, cluster=cluster)))]
 
 
+@pytest.mark.slow
 def test_an_llm_leaves_ranks_that_divide_badly_and_has_whole_nodes():
     """17 GPUs are 16 and one; of 34, encoders apart have two, or nodes and two, so that the LLM has nodes."""
     assert llm_ranks("qwen3.5-27b-h100x17")[:2] == [17, 16]
@@ -115,17 +104,8 @@ def test_an_llm_leaves_ranks_that_divide_badly_and_has_whole_nodes():
     assert llm_ranks("qwen2.5-vl-7b-a100x32")[0] == 32  # a power of two divides well: what it leaves, encoders have
 
 
-def test_ranks_that_divide_badly_may_stay_without_a_module(tmp_path):
-    """On six ranks the LLM may be on four, and the encoder among these: legal, and with seconds of its own."""
-    inputs = seeing_job(tmp_path, ranks=6)
-    every = joint_candidates(JointSpace(inputs))
-    idle = [each for each in every if {*map(len, (layout.ranks for layout in each.layouts.values()))} == {4}]
-    assert {each.places["vit"] for each in idle} >= {"beside"}
-    found = JointTrials(inputs).simulate(idle[0].layouts, idle[0].orders, idle[0].kind)
-    assert found.plan and "4-5" in unused_ranks_text(found.plan)
-
-
 @pytest.mark.parametrize(("trained", "recomputes"), [("", True), ("trained: {vit: none}\n", False)])
+@pytest.mark.every(2)
 def test_what_only_runs_forward_recomputes_nothing(tmp_path, trained, recomputes):
     """Where memory is short an encoder recomputes, unless it keeps nothing that a recomputation would spare."""
     rows, images = (11000, 11000, 300, 11000, 500), "patches,row\n40000,0\n40000,1\n40000,3\n"
@@ -169,6 +149,7 @@ def test_micro_batches_of_every_module_are_those_of_the_samples(tmp_path):
         ("vit: {micro_batch: 2}", "no micro-batches of its own"),
     ],
 )
+@pytest.mark.every(2)
 def test_what_cannot_be_is_a_located_error(tmp_path, fixed, told):
     with pytest.raises((InputError, Infeasible)) as caught:
         solved(seeing_job(tmp_path, fixed=fixed))
@@ -188,6 +169,7 @@ PLAIN = "llm: {recompute: none, zero: 0, vpp: 1, cp: 1}, vit: {recompute: none, 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("images", [IMAGES[0], *(pytest.param(each, marks=pytest.mark.soak) for each in IMAGES[1:])])
+@pytest.mark.every(2)
 def test_no_layouts_are_quicker_on_two_ranks(tmp_path, images):
     assert by_brute_force(tmp_path, 2, images) > 150
 

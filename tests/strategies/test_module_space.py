@@ -28,7 +28,7 @@ def space() -> JointSpace:
 
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.8])
 @pytest.mark.parametrize("name", ["llm", "vision"])
-@pytest.mark.every(3)
+@pytest.mark.every(9)
 def test_quickest_beside_others_is_what_all_of_them_give(space, name, share):
     able, beside = space.space(name, 8, piped=False), share * space.allowed
     narrow = replace(able.problem, beside=beside)
@@ -49,6 +49,7 @@ def test_encoders_have_all_parts_of_their_items(space):
     assert len(encoder_parts(space.inputs, "vision")) == len(sizes)  # an image is one part
 
 
+@pytest.mark.slow
 def test_candidates_cover_every_placement_and_all_ranks(space):
     found = joint_candidates(space)
     assert {each.places["vision"] for each in found} == {"all", "first_stage", "apart"}
@@ -63,6 +64,7 @@ def test_candidates_cover_every_placement_and_all_ranks(space):
 
 
 @pytest.mark.parametrize("name", ["llm", "vision"])
+@pytest.mark.every(2)
 def test_screens_for_several_amounts_of_memory_are_each_as_by_itself(space, name):
     able = space.space(name, 8, piped=False)
     problems = [replace(able.problem, beside=share * space.allowed) for share in (0.1, 0.5, 0.8)]

@@ -71,6 +71,7 @@ def tight(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", [0.5, pytest.param(0.8, marks=pytest.mark.soak)])
+@pytest.mark.every(2)
 def test_of_several_modules_one_field_is_changed_where_one_is_enough(tight, part):
     """Brute force over single fields: the named one is the first that people change, and goes back in as it is said."""
     found, fitting = memory_fit_of_job(tight(part)), list[str]()
@@ -98,6 +99,7 @@ def test_a_search_that_finds_nothing_says_which_fixed_field_to_change(tight):
     assert modality_layout.plan(tight(0.3, changed), None).outcome.value > 0
 
 
+@pytest.mark.slow
 def test_layouts_by_hand_that_do_not_fit_are_refused_with_a_change(tight):
     with pytest.raises(Infeasible, match="would hold") as refused:
         solve_fixed(tight(0.8))

@@ -39,7 +39,7 @@ def changes(plan):
 
 
 @pytest.mark.slow
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize("sizes", [(4096,) * 16, LENGTHS], ids=["equal", "unequal"])
 def test_each_is_predicted_as_it_is_told(job, sizes):
     plan = solved(job(sizes, software=ANY))
@@ -64,6 +64,7 @@ def test_what_a_job_says_is_what_was_told(job):
 
 
 @pytest.mark.parametrize("kept", ["dtype: bf16", "dtype: float32", "dtype: fp8"])
+@pytest.mark.every(3)
 def test_none_is_told_of_what_a_job_fixes(job, kept):
     assert "dtype" not in changes(solved(job(kept=kept)))
 

@@ -60,6 +60,7 @@ def solved(inputs):
         (f"{ONE_LAYOUT}, tp: 1, zero: 3", (4096,) * 8, 4),
     ],
 )
+@pytest.mark.every(2)
 def test_no_order_made_by_hand_is_better(made, fixed, sizes, ranks):
     inputs = made(fixed, sizes, ranks)
     plan = solved(inputs)
@@ -99,6 +100,7 @@ def test_unlike_rows_come_in_another_sequence_which_no_order_of_the_first_can_ma
     assert "sequences" in plan.outcome.effort
 
 
+@pytest.mark.slow
 def test_alike_rows_keep_their_sequence(made):
     inputs = made(FIXED, (4096,) * 4)
     base = parallel_search.plan(pipeline_order.inputs_for_base(inputs), None)
@@ -110,6 +112,7 @@ def test_rows_that_no_group_works_in_are_refused():
         slowest_pipeline([ReplicaPipeline((0, 2), made_up(0, 2, 2))], 3)
 
 
+@pytest.mark.slow
 def test_what_the_job_says_of_states_is_kept_and_told(made):
     plan = solved(made(f"{FIXED}, tp: 1", (4096,) * 8, 4, kept="zero: 1, recompute: full"))
     (layout,) = plan.layouts.values()
@@ -118,6 +121,7 @@ def test_what_the_job_says_of_states_is_kept_and_told(made):
     assert (fixed.zero, fixed.recompute, fixed.vpp) == (1, "full", None)
 
 
+@pytest.mark.slow
 def test_an_illegal_order_is_not_scored(usual):
     found = try_order(usual, "llm", ("F0 B0",) * 4, "")
     assert isinstance(found, Infeasible)

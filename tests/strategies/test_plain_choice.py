@@ -77,6 +77,7 @@ def test_the_same_job_gives_the_same_plan(inputs, plans):
     assert parallel_search.plan(within(inputs, 0.2), None) == plans[0.2]
 
 
+@pytest.mark.slow
 def test_a_plan_answers_for_its_noise_when_it_is_solved_again(inputs):
     plan = plan_of(within(inputs, 0.2))
     assert plan.uses.asked.within == 0.2 and plan.outcome.bound_over.startswith("all ")
@@ -118,6 +119,7 @@ EXPERTS = ("mixtral-8x7b", [4096] * 64)
 @pytest.mark.parametrize(
     ("model", "sizes"), [("llama-3-8b", [8192] * 64), pytest.param(*EXPERTS, marks=pytest.mark.soak)]
 )
+@pytest.mark.every(4)
 def test_with_any_framework_the_plan_is_no_less_plain_than_the_quickest_and_within_the_noise(
     model, sizes, software, tmp_path
 ):

@@ -106,19 +106,6 @@ def test_it_is_searched_for_and_its_log_probabilities_may_be_kept(tmp_path):
     assert not violations(plan) and not violations(once)
 
 
-def test_encoders_feed_it_as_they_feed_the_llm(tmp_path):
-    (tmp_path / "images.csv").write_text("patches,reads\n160,0\n320,2\n")
-    edges = f"{EDGE}, {{from: vit, to: llm}}, {{from: vit, to: reference}}"
-    seen = TEXT + ", streams: {vit: {from: file, path: images.csv, column: patches}}"
-    fixed = "llm: {zero: 1}, reference: {zero: 0}, vit: {zero: 0}"
-    inputs = job(tmp_path, fixed, edges, workload=seen, others=VIT, more="trained: {reference: none, vit: none}\n")
-    plan = solve_together(inputs)
-    assert not violations(plan)
-    assert plan.uses.feeds["vit>reference"] == plan.uses.feeds["vit>llm"] == {0: 0, 1: 2}
-    readers = {task.module for task in expand(plan) if task.phase == "F" and any("vit" in id for id in task.after)}
-    assert readers == {"llm", "reference"}
-
-
 @pytest.mark.parametrize(
     ("changes", "told", "place"),
     [

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner import files, pipeline
-from planner.errors import Infeasible, InputError, Unsupported
+from planner.errors import Infeasible, InputError
 from planner.plan.legal.plan_laws import require_legal, violations
 from planner.plan.pack_fill import pack_fill
 from planner.plan.plan_file import Plan, assignments
@@ -138,6 +138,7 @@ TEXT, PHOTO = seen(), seen((640, 480))  # 1,564 patches
 
 @pytest.mark.parametrize("vision", ["zero: 1", "tp: 2", "tp: 4"])
 @pytest.mark.parametrize("batch", [[TEXT] * 60, [PHOTO] * 60, [PHOTO, TEXT, TEXT] * 20], ids=["0:1", "1:0", "1:2"])
+@pytest.mark.every(3)
 def test_every_mix_is_packed(tmp_path, batch, vision):
     plan = plan_together(load_job(job(tmp_path, batch, vision=vision), JobOptions()))
     require_packed(plan)
@@ -213,16 +214,6 @@ def test_inputs_of_encoders_are_limited_where_there_are_samples(tmp_path):
         load_job(written(tmp_path, texts), JobOptions())
 
 
-def test_a_micro_batch_of_samples_and_packs_exclude_each_other(tmp_path):
-    path = Path(job(tmp_path, [TEXT] * 16))
-    path.write_text(path.read_text().replace("llm: {zero: 3}", "llm: {zero: 3, micro_batch: 2}"))
-    with pytest.raises(InputError, match="fixes a micro_batch of 2") as refused:
-        pipeline.predict(str(path))
-    assert "fix.layouts.llm.micro_batch" in refused.value.where
-    path.write_text(path.read_text().replace(BOTH, "{tokens_per_rank: 4096}"))
-    assert len(pipeline.predict(str(path)).plan.steps[0].micro_batches) == 1  # of two samples, within the cap
-
-
 def test_a_plan_edited_beyond_a_limit_is_refused(tmp_path):
     plan = pipeline.predict(job(tmp_path, [PHOTO, TEXT] * 20)).plan
     tight = with_fields(plan.uses.limits, inputs_per_rank={"llm": 4096, "vision": 1563})
@@ -249,6 +240,7 @@ def test_a_module_with_a_limit_of_its_own_does_not_keep_the_cap_on_tokens(tmp_pa
         plan_together(load_job(job(tmp_path, batch, "{tokens_per_rank: 4096}"), JobOptions()))
 
 
+@pytest.mark.slow
 def test_encoders_and_llm_are_even_over_ranks(tmp_path):
     """A tenth of what ranks would wait if samples went by the LLM's time alone, one in a micro-batch."""
     batch = [seen(*[(640, 480)] * (at % 3), text=50 + 97 * at % 900) for at in range(160)]
@@ -258,21 +250,3 @@ def test_encoders_and_llm_are_even_over_ranks(tmp_path):
     assert packed.plan.uses.items == alone.plan.uses.items
     waits, apart = (found.parts["waiting"] for found in (packed, alone))
     assert packed.scores[0].step_seconds < alone.scores[0].step_seconds and waits < apart
-
-
-def test_text_alone_is_packed_where_its_layout_is_fixed(tmp_path):
-    """One module: `predict` packs, and strategies, which decide micro-batches by themselves, say what they keep."""
-    (tmp_path / "rows.txt").write_text("\n".join(["300", "700", "500"] * 16) + "\n")
-    head = (
-        "format: planner.job/1\nname: t\nmodel: llama-3-8b\ncluster: h200x8\nlimits: {inputs_per_rank: {llm: 1000}}\n"
-    )
-    path = tmp_path / "job.yaml"
-    path.write_text(
-        f"{head}workload: {{lengths: {{from: file, path: rows.txt}}, batch_rows: 48}}\nlayout: {{zero: 3}}\n"
-        "fix: {layouts: {llm: {dp: 8}}}\n"
-    )
-    found = pipeline.predict(str(path))
-    require_packed(found.plan)
-    assert len(found.plan.steps[0].micro_batches) == 3  # 24,000 tokens on 8 ranks of 1,000
-    with pytest.raises(Unsupported, match="strategies keep tokens_per_rank"):
-        pipeline.solve(str(path.write_text(path.read_text().split("fix:")[0]) and path))

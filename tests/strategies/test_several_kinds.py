@@ -42,6 +42,7 @@ def all_of(inputs: Inputs, kind: str) -> Inputs:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("job", JOBS)
+@pytest.mark.every(2)
 def test_groups_lie_within_one_kind_and_its_memory(job):
     plan = pipeline.solve(job).plan
     assert violations(plan) == []

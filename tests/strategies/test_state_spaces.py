@@ -36,6 +36,7 @@ def job(tmp_path):
     return made
 
 
+@pytest.mark.slow
 def test_a_search_parts_neither(job):
     layout = solve(job("strategy: parallel_search\n")).plan.layouts["llm"]
     assert (layout.tp, layout.cp) == (1, 1)
@@ -44,6 +45,7 @@ def test_a_search_parts_neither(job):
 @pytest.mark.parametrize(
     "said", ["strategy: data_ranks\nsync: step\nlayout: {zero: 1}\n", "strategy: sequence_groups\nsync: micro_batch\n"]
 )
+@pytest.mark.every(2)
 def test_groups_are_single_ranks(job, said):
     plan = solve(job(said)).plan
     assert {len(group.ranks) for group in plan.groups.values()} == {1}

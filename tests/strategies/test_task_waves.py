@@ -1,7 +1,6 @@
 """Several tasks in waves: what a plan must hold, its bound against every split, baselines, and what cannot be."""
 
 from collections import Counter
-from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -12,7 +11,6 @@ from hypothesis import strategies as st
 from planner import pipeline
 from planner.costs import CostLine, TowerSeconds, pricing_of
 from planner.errors import Infeasible, InputError, PlannerError
-from planner.plan.join_plans import join_plans
 from planner.plan.legal.plan_laws import violations
 from planner.plan.plan_file import Plan, assignments
 from planner.plan.tasks.expand import expand
@@ -20,7 +18,6 @@ from planner.scoring import score
 from planner.scoring.bounds.wave_bound import least_seconds, wave_seconds
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs, JobOptions, load_job
-from planner.strategies import task_waves, unsupported
 from planner.strategies.task_waves import longest_exchange_first, replica_lanes
 from planner.strategies.waves.exchange_search import ExchangeSearch, samples_of
 from planner.strategies.waves.towers import layouts_by_memory, layouts_on_all_ranks, towers_of
@@ -243,31 +240,6 @@ def test_a_frozen_tower_takes_no_constant_out_of_the_bound(plan: Plan) -> None:
     alone = with_fields(plan, uses=with_fields(plan.uses, models={**plan.uses.models, "image": frozen}))
     bound = wave_seconds(alone, 0, pricing_of(alone))
     assert plan.uses.prices.timing.step_ms / 1e3 < bound <= wave_seconds(plan, 0, pricing_of(plan))
-
-
-def test_later_batches_keep_the_ranks_of_the_first(plan: Plan, tmp_path: Path) -> None:
-    inputs = inputs_in(tmp_path)
-    (second,) = load_job(job_in(tmp_path), JobOptions(first_row=40)).batches
-    later = task_waves.plan(replace(inputs, batches=(second,), effort=1), plan)
-    both = join_plans([plan, later])
-    assert both.layouts == later.layouts and not violations(both) and len(both.steps) == 2
-    assert [[*task.samples] for task in both.uses.tasks.values()] == [
-        [*range(24), *range(40, 64)],
-        [*range(24, 40), *range(64, 80)],
-    ]
-    whole = [each.value or each.about for each in both.alternatives]
-    assert whole == pytest.approx(
-        [(each.value or each.about) * both.outcome.value / plan.outcome.value for each in plan.alternatives]
-    )
-
-
-def test_other_strategies_refuse_several_losses(tmp_path: Path) -> None:
-    inputs = inputs_in(tmp_path)
-    named = {name: unsupported(name, inputs) for name in ("sequence_groups", "parallel_search", "task_waves")}
-    assert named["task_waves"] is None
-    assert all("task_waves" in (reason or "") for name, reason in named.items() if name != "task_waves")
-    alone = load_job("qwen3-8b-h200x8", JobOptions())
-    assert "has one" in (unsupported("task_waves", alone) or "")
 
 
 def test_a_law_wants_all_items_of_a_sample_in_one_step(plan: Plan) -> None:

@@ -48,6 +48,7 @@ DEEPSEEK = Decoder(
     latent=LatentAttentionShape(q_rank=0, kv_rank=512, rope_dim=64, nope_dim=128, value_dim=128),
     moe=Experts(experts=64, topk=6, ffn=1408, shared_ffn=2816, dense_layers=1, scores="sigmoid", router_bias=True),
 )  # fmt: skip
+AHEAD = with_fields(DEEPSEEK, layers=29, mtp=1)
 ALTERNATING = Decoder(
     layers=24,
     hidden=2048,
@@ -131,6 +132,8 @@ LAUNCHES: dict[str, Launch] = {
     "moe-etp": launch(MIXTRAL, 64, 4096, 256, tp=4, pp=2, ep=4, etp=2, dispatch="all_gather"),
     "moe-fine": launch(QWEN_MOE, 128, 4096, 512, tp=2, pp=4, vpp=2, ep=16, etp=1, overlap=("ep",), recompute=("norm",)),
     "moe-latent": launch(DEEPSEEK, 64, 4096, 512, pp=2, ep=16, stages=spans(13, 15), recompute=("mlp", "moe")),
+    "moe-ahead": launch(AHEAD, 64, 4096, 512, ep=16),
+    "moe-ahead-stages": launch(AHEAD, 64, 4096, 512, pp=2, vpp=2, ep=16, stages=spans(8, 8, 8, 5)),
     "moe-alternating": launch(ALTERNATING, 32, 2048, 256, tp=2, ep=8, etp=2),
     "moe-capped": launch(CAPPED, 32, 2048, 256, ep=16),
     "encoder-apart": with_encoders(launch(QWEN_2_VL, 24, 2048, 96, micro_batch=2), 8),

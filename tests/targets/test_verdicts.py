@@ -50,7 +50,8 @@ def test_the_file_is_the_one_that_was_accepted_and_derives_what_the_plan_says(na
     assert said["dp"] == replicas
     assert said["micro_batches"] == launch.sequences // (replicas * layout.micro_batch)
     assert said["vpp"] == layout.vpp
-    assert (said["layers"], said["ffn"]) == (launch.module.layers, launch.module.ffn)
+    next_token = launch.module.layers - (launch.module.predicted_tokens - 1)
+    assert (said["layers"], said["ffn"]) == (next_token, launch.module.ffn)
     assert launch.module.latent or said["kv_heads"] in (kv_heads(launch.module), None)
     groups = groups_of(layout, "")
     if launch.encoders and launch.encoders.apart:

@@ -21,6 +21,7 @@ GOLDEN = Path(__file__).parents[1] / "golden"
         pytest.param("modality_layout/eyes-16", marks=pytest.mark.soak),
     ],
 )
+@pytest.mark.every(3)
 def test_an_alternative_is_found_again(case):
     folder = GOLDEN / case
     plan = pipeline.read_plan(folder / "plan.yaml")

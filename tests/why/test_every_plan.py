@@ -25,6 +25,7 @@ def plan_at(path: Path) -> Plan:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", ALONE, ids=lambda path: path.parent.name)
+@pytest.mark.every(2)
 def test_the_parts_of_every_step_add_up_and_something_would_help(path):
     plan = plan_at(path)
     for step in range(len(plan.steps)):
@@ -41,7 +42,7 @@ def test_the_parts_of_every_step_add_up_and_something_would_help(path):
 
 
 @pytest.mark.slow
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.parent.name)
 def test_of_several_modules_each_is_made_faster_by_itself(path):
     """Kept decisions on a better machine take no longer, and all modules together bound what one of them can save."""
@@ -56,6 +57,7 @@ def test_of_several_modules_each_is_made_faster_by_itself(path):
     assert max(gain.saved or 0.0 for gain in answer.sensitivities) > 0
 
 
+@pytest.mark.slow
 def test_a_static_layout_by_hand_is_compared_with_what_the_search_finds():
     plan = plan_at(Path("tests/golden/by_hand/zero-bubble/plan.yaml"))
     answer = pipeline.why(plan)
@@ -69,7 +71,7 @@ def test_a_static_layout_by_hand_is_compared_with_what_the_search_finds():
 
 
 @pytest.mark.slow
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize("path", [path for path in MODULES if path in BY_HAND], ids=lambda path: path.parent.name)
 def test_a_field_of_several_modules_is_asked_of_one_of_them(path):
     plan = plan_at(path)

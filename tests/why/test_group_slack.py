@@ -78,6 +78,7 @@ def test_a_rank_held_up_by_another_delays_what_follows():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("which", ["plan", "wide"])
+@pytest.mark.every(2)
 def test_the_last_rank_and_what_comes_once_make_the_step(which, request):
     made = request.getfixturevalue(which)
     scored = score(made)
@@ -103,6 +104,7 @@ def test_ranks_have_their_own_numbers_of_micro_batches(plan):
     assert said.compute + comm + said.idle == pytest.approx(said.value)
 
 
+@pytest.mark.slow
 def test_a_rank_without_any_group_waits_for_nobody(plan):
     answer = pipeline.why_not(plan, ("degrees=3",))  # of four ranks: one has nothing to do, the others are never idle
     assert answer.after is not None
@@ -169,6 +171,7 @@ def meeting():
         [("zero=2", "zero=3")],
     ),
 )
+@pytest.mark.every(2)
 def test_meeting_once_a_step_and_back(meeting, change, back):
     """Whichever of the three is asked for, the other two follow; and the way back gives the plan's own value."""
     there = pipeline.why_not(meeting, (change,))

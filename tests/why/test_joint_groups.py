@@ -35,6 +35,7 @@ def test_a_change_of_an_encoder_keeps_groups_and_one_of_the_llm_its_states(plan)
     assert llm.again == pytest.approx(plan.outcome.value, rel=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("word", "says"), [("llm.tp=2", "tp of `llm`"), ("vit.ranks=0-1", "ranks of `vit`")])
 def test_what_groups_cannot_keep_says_so(plan, word, says):
     found = pipeline.why_not(plan, (word,))

@@ -30,6 +30,7 @@ def cells(plan: Plan):
 
 @pytest.mark.slow
 @FEW
+@pytest.mark.every(2)
 def test_every_item_is_where_the_plan_has_it(placed, name):
     plan = placed(name)
     readers = {edge.source: plan.feeds_of(edge) for edge in plan.edges}
@@ -53,6 +54,7 @@ def test_every_item_is_where_the_plan_has_it(placed, name):
 
 
 @SOME
+@pytest.mark.every(4)
 def test_a_move_is_what_the_edited_file_takes(placed, tmp_path, name):
     plan = placed(name)
     answer = explained(plan, "vit.6")

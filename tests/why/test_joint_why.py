@@ -24,6 +24,7 @@ SHAPE = {"layers": 2, "hidden": 16, "heads": 4, "ffn": 32, "out": 32}
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", soaked(PLACEMENTS, ["1 + 3"]))
+@pytest.mark.every(2)
 def test_placements_that_are_listed_go_into_why_not(placed, name):
     plan = placed(name)
     answer = pipeline.why(plan)
@@ -40,6 +41,7 @@ def test_placements_that_are_listed_go_into_why_not(placed, name):
 
 @pytest.mark.slow
 @FEW
+@pytest.mark.every(2)
 def test_other_data_keep_text_and_places(placed, name):
     """Tokens of samples are fewer by the outputs that they no longer read, and by nothing else; the plan is legal."""
     plan = placed(name)
@@ -104,6 +106,7 @@ def test_half_of_tiles_and_half_of_frames_are_parts_that_were_there(count):
 
 @pytest.mark.slow
 @FEW
+@pytest.mark.every(2)
 def test_a_group_of_several_modules_says_its_own_items(placed, name):
     plan = placed(name)
     busy = score(plan).timeline.module_seconds()

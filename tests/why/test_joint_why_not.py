@@ -44,7 +44,7 @@ def braces(text: str) -> str:
 
 
 @EVERY
-@pytest.mark.every(3)
+@pytest.mark.every(6)
 def test_the_problem_of_a_plan_gives_the_plan_again(placed, name):
     plan = placed(name)
     again = plan_of_layouts(plan_inputs(plan), plan.layouts)
@@ -54,6 +54,7 @@ def test_the_problem_of_a_plan_gives_the_plan_again(placed, name):
 
 
 @SOME
+@pytest.mark.every(3)
 def test_layouts_as_screens_show_them_change_nothing(placed, name):
     plan = placed(name)
     shown = step_facts(plan, score(plan)).layouts
@@ -77,7 +78,7 @@ def test_layouts_as_screens_show_them_change_nothing(placed, name):
         ("all ranks", ["llm.recompute=norm,attention"], {"llm": "tp: 2, recompute: [norm, attention]"}),
     ],
 )  # fmt: skip
-@pytest.mark.every(3)
+@pytest.mark.every(5)
 def test_a_change_costs_what_the_changed_job_gives(placed, tmp_path, name, words, other):
     answer = asked(placed(name), *words)
     wanted = solved(tmp_path, PLACEMENTS[name] | other)
@@ -97,6 +98,7 @@ def test_what_follows_goes_back_in_and_gives_the_same(placed):
 
 
 @EVERY
+@pytest.mark.every(3)
 def test_seconds_by_module_add_up_to_the_step_and_to_its_breakdown(placed, name):
     plan = placed(name)
     found = score(plan)
@@ -114,6 +116,7 @@ def test_seconds_by_module_add_up_to_the_step_and_to_its_breakdown(placed, name)
 
 
 @EVERY
+@pytest.mark.every(3)
 def test_every_moment_of_every_rank_is_put_down_once(placed, name):
     """Parts of a rank follow one another without gaps, and what it waits for runs on ranks that have no part in it."""
     timeline = score(placed(name)).timeline
@@ -180,12 +183,14 @@ def test_what_cannot_be_asked_says_what_can(placed, word, said):
         (("llm.vpp=2",), "pipeline"),
     ],
 )
+@pytest.mark.every(2)
 def test_what_cannot_be_says_what_binds(placed, words, said):
     answer = asked(placed("all ranks"), *words)
     assert answer.after is None and answer.seconds is None
     assert answer.infeasible is not None and said in answer.infeasible.message and answer.infeasible.fix
 
 
+@pytest.mark.slow
 def test_packs_are_made_again_for_another_budget(tmp_path):
     job = Path(placed_job(tmp_path, PLACEMENTS["all ranks"]))
     limits = "limits: {inputs_per_rank: {llm: 40, vit: 64}}\n"

@@ -33,6 +33,7 @@ def test_a_plan_carries_the_knobs_of_its_software(plan):
         ("schedule=zb_h1", "schedule", "schedule: 1f1b or gpipe or interleaved"),
     ],
 )
+@pytest.mark.every(3)
 def test_a_value_that_cannot_be_launched_names_the_rule(plan, change, rule, fix):
     answer = pipeline.why_not(plan, tuple(change.split()))
     assert answer.after is None and answer.infeasible is not None

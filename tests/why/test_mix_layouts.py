@@ -82,6 +82,7 @@ def fixing(folder, candidate: MixCandidate, more: str = "") -> str:
     return mixed_job(folder, f"fix: {said}\n{more}", name="fixed.yaml")
 
 
+@pytest.mark.slow
 def test_every_number_is_what_a_job_with_those_layouts_gives(tmp_path, found):
     """By another way: the layouts copied into a job, which is predicted at each mix."""
     comparison = found.comparison
@@ -93,6 +94,7 @@ def test_every_number_is_what_a_job_with_those_layouts_gives(tmp_path, found):
                 assert predicted.scores[0].step_seconds == pytest.approx(seconds, rel=1e-8)
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_at_a_mix_is_out_and_says_at_which(found):
     comparison = found.comparison
     out = [each for each in comparison.candidates if None in each.seconds]
@@ -106,6 +108,7 @@ def test_what_does_not_fit_at_a_mix_is_out_and_says_at_which(found):
     assert alternative.because.startswith("the quickest at 1:9; at 9:1: ") and alternative.value is None
 
 
+@pytest.mark.slow
 def test_the_points_between_are_the_chosen_layouts_beside_the_best(found):
     comparison = found.comparison
     assert [point.mix for point in comparison.points] == [f"{n}:{10 - n}" for n in range(1, 10)]
@@ -114,6 +117,7 @@ def test_the_points_between_are_the_chosen_layouts_beside_the_best(found):
         assert point.least_seconds == comparison.candidates[comparison.own_best[at]].seconds[at]
 
 
+@pytest.mark.slow
 def test_a_restart_is_repaid_once_it_is_short_enough(found):
     """The layouts that have room at both mixes are slower with few images than those that have room only there."""
     comparison, schedule = found.comparison, parse_mixes(SCHEDULE)
@@ -129,6 +133,7 @@ def test_a_restart_is_repaid_once_it_is_short_enough(found):
     assert changes.kept_seconds == pytest.approx(2000 * (kept[0] + kept[1]))
 
 
+@pytest.mark.slow
 def test_the_plan_is_one_as_any_other(tmp_path, found):
     path = tmp_path / "plan.yaml"
     files.write(path, found.plan)
@@ -172,6 +177,7 @@ def test_a_job_without_mixes_or_layouts_to_decide_is_refused(tmp_path, more, len
     assert message in error.value.message and "job.yaml" in error.value.where and error.value.fix
 
 
+@pytest.mark.slow
 def test_where_nothing_fits_the_mix_is_named(tmp_path):
     with pytest.raises(Infeasible) as error:
         choose(mixed_job(tmp_path, "limits: {memory_margin: 0.99}"))

@@ -16,6 +16,7 @@ from tests.static_jobs import small_cluster, static_job
         ("tp: 8, cp: 1, pp: 1, micro_batch: 1", True),
     ],
 )
+@pytest.mark.every(3)
 def test_only_exchanges_of_a_stage_over_nodes_cross_them(tmp_path, fixed, crosses):
     cluster = small_cluster(tmp_path, "h100-80gb", 8, per_node=4)
     plan = pipeline.solve(static_job(tmp_path, "llama-3-8b", cluster, (4096,) * 16, fixed, "zero: 1")).plan

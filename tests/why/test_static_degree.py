@@ -35,11 +35,13 @@ def test_the_static_plan_is_legal_and_has_one_degree(found):
     assert tuple(score(found.plan, n).step_seconds for n in range(2)) == pytest.approx(found.comparison.static_seconds)
 
 
+@pytest.mark.slow
 def test_no_static_step_beats_the_bound_of_its_batch(found):
     for taken, bound in zip(found.comparison.static_seconds, found.comparison.per_batch_bounds, strict=True):
         assert taken >= bound * (1 - 1e-9)
 
 
+@pytest.mark.slow
 def test_the_best_degree_is_the_least_of_all(found):
     totals = {tried.degree: tried.seconds for tried in found.comparison.degrees if tried.seconds is not None}
     assert (
@@ -49,6 +51,7 @@ def test_the_best_degree_is_the_least_of_all(found):
         assert (tried.seconds is None) == bool(tried.because)
 
 
+@pytest.mark.slow
 def test_the_gains_are_of_the_same_batches(found):
     free = pipeline.solve("demo-cpu-4", OPTIONS).plan
     assert found.comparison.per_batch_seconds == tuple(step.outcome.value for step in free.steps if step.outcome)
@@ -57,6 +60,7 @@ def test_the_gains_are_of_the_same_batches(found):
     assert found.comparison.gain_total == pytest.approx(total)
 
 
+@pytest.mark.slow
 def test_deferral_never_makes_it_longer(found):
     """Putting off nothing is a candidate at every batch, so the greedy sum falls or stays."""
     deferral = found.comparison.deferral

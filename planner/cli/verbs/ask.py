@@ -13,6 +13,7 @@ from planner.cli.options import (
     Build,
     Effort,
     Json,
+    Mtp,
     Seed,
     Within,
     audio_names,
@@ -43,6 +44,7 @@ def ask(
     model: Annotated[str, typer.Option(help="A shipped model, or a model file.", autocompletion=model_names)] = "",
     hf: Annotated[Path | None, typer.Option(help="A config.json of Hugging Face in place of --model.")] = None,
     build: Build = False,
+    mtp: Mtp = False,
     gpus: Annotated[
         str, typer.Option(help="GPUs in all, and their device, such as 64xh100.", autocompletion=counted_devices)
     ] = "",
@@ -122,7 +124,7 @@ def ask(
 
     of_run = RunQuestion(tokens, budget, days, pool)
     question = Question(
-        batch, model, hf, gpus, nodes, nics, cluster, lengths, seq, software, images, audio, of_run, build, loader
+        batch, model, hf, gpus, nodes, nics, cluster, lengths, seq, software, images, audio, of_run, build, mtp, loader
     )
     options = JobOptions(seed=seed, effort=effort, within=parse_within(within))
     of_whole_run = of_run.run is not None

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from planner.cli.options import Json
+from planner.cli.options import Json, written
 
 
 def check(
@@ -34,9 +34,9 @@ def check(
     markdown: Annotated[
         bool, typer.Option("--markdown", help="Print Markdown, for a comment in a code review.")
     ] = False,
-    junit: Annotated[Path | None, typer.Option(help="Write the cases as tests of JUnit's XML to this file.")] = None,
+    junit: Annotated[Path | None, written(help="Write the cases as tests of JUnit's XML to this file.")] = None,
     annotations: Annotated[
-        Path | None, typer.Option(help="Write annotations of GitHub, a command a line, to this file.")
+        Path | None, written(help="Write annotations of GitHub, a command a line, to this file.")
     ] = None,
     json: Json = False,
 ) -> None:

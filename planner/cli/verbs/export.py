@@ -14,6 +14,7 @@ from planner.cli.options import (
     Build,
     JobOrPlan,
     Json,
+    Mtp,
     export_names,
     import_names,
     target_names,
@@ -103,6 +104,7 @@ def import_file(
         typer.Option("--set", metavar="NAME=VALUE", help="What a launch file computes or leaves open; repeatable."),
     ] = None,
     build: Build = False,
+    mtp: Mtp = False,
     output: Annotated[
         Path | None,
         typer.Option("-o", "--output", help="File to write the plan, model or tables to, or folder for the job."),
@@ -118,8 +120,8 @@ def import_file(
     by name. torch-csv: a schedule of torch.distributed.pipelining (format compute_only); the new plan states its step
     time. hf: a Hugging Face config.json, or a folder with one, as a model for jobs; printed to stdout without -o.
     Nothing is downloaded; what a model file cannot express is named, or refused. With --build: of any kind that
-    transformers has a class for, built without weights and described by its matrices: it can be planned and priced,
-    and is not trained. torchrec: the fields of a module's
+    transformers has a class for, built without weights and described by its matrices; with --mtp: with layers that
+    predict ahead: both can be planned and priced, and are not trained. torchrec: the fields of a module's
     EmbeddingBagConfigs as a list in JSON or YAML, or its Python file, which is not executed: as embedding tables.
     """
     from planner.cli.views import imported_launch, imported_model, imported_order, imported_tables
@@ -128,7 +130,7 @@ def import_file(
         fix = f"one of {', '.join(import_names(''))}"
         raise InputError(f"no format is called `{form}`", where="FORMAT", fix=fix)
     if form == HF:
-        imported_model.import_model(file, output, build, json)
+        imported_model.import_model(file, output, build, mtp, json)
     elif form == TORCHREC:
         imported_tables.import_tables(file, output, json)
     elif form in target_names():

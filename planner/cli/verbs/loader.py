@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from planner.cli.options import Json
+from planner.cli.options import Json, written
 
 
 def loader(
@@ -13,7 +13,7 @@ def loader(
         Path, typer.Argument(help="A file of loader stages: written, or measured by planner profile --loader.")
     ],
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Write the stages with their shares to this file.")
+        Path | None, written("-o", "--output", help="Write the stages with their shares to this file.")
     ] = None,
     json: Json = False,
 ) -> None:

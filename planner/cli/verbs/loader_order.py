@@ -5,16 +5,16 @@ from typing import Annotated
 
 import typer
 
-from planner.cli.options import Json, Seed
+from planner.cli.options import Json, Seed, written
 from planner.errors import InputError
 
 
 def loader_order(
     graph: Annotated[Path, typer.Argument(help="Edges: a CSV of two node numbers a line, or an .npz of arrays u, v.")],
     train_nodes: Annotated[Path, typer.Option(help="Training nodes: one number a line, or `nodes` of an .npz.")],
-    output: Annotated[
-        Path, typer.Option("-o", "--output", help="Write order, partition and cache to this .npz.")
-    ] = Path("order.npz"),
+    output: Annotated[Path, written("-o", "--output", help="Write order, partition and cache to this .npz.")] = Path(
+        "order.npz"
+    ),
     batch: Annotated[int, typer.Option(help="Training nodes of a batch.", min=1, max=10**9)] = 200,
     neighbours: Annotated[str, typer.Option(help="Neighbours that are sampled of a node, by layer.")] = "10-5",
     cache: Annotated[float, typer.Option(help="Share of all rows that a cache holds.", min=0, max=1)] = 0.1,

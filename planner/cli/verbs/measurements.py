@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from planner.cli.options import Dtype, Json, model_names, optional_duration
+from planner.cli.options import Dtype, Json, model_names, optional_duration, written
 from planner.errors import InputError
 from planner.extras import require_torch
 
@@ -45,7 +45,7 @@ def profile(
         ),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="File to write, instead of one in the user's cache.")
+        Path | None, written("-o", "--output", help="File to write, instead of one in the user's cache.")
     ] = None,
     json: Json = False,
 ) -> None:

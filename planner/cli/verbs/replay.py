@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from planner.cli.options import Json
+from planner.cli.options import Json, written
 
 
 def replay(
@@ -31,7 +31,7 @@ def replay(
         Path | None, typer.Option(help="An earlier recording, or a folder of one: which kernels changed, came, went.")
     ] = None,
     trace: Annotated[
-        Path | None, typer.Option(help="Write the replayed and the measured timeline here, for Perfetto.")
+        Path | None, written(help="Write the replayed and the measured timeline here, for Perfetto.")
     ] = None,
     json: Json = False,
 ) -> None:

@@ -15,10 +15,10 @@ from planner.cli.options import (
     PlanFile,
     Seed,
     optional_duration,
+    written,
 )
 from planner.errors import InputError
 from planner.extras import require_torch
-from planner.files import require_writable
 from planner.specs.run_option_help import OPTION_HELP
 from planner.units import percent, plural
 
@@ -44,7 +44,7 @@ def run(
     metrics: Annotated[Path | None, typer.Option(help=OPTION_HELP["metrics"])] = None,
     trace: Annotated[
         Path | None,
-        typer.Option(help="Write the measured steps here, for `simulate --measured` and `report --measured`."),
+        written(help="Write the measured steps here, for `simulate --measured` and `report --measured`."),
     ] = None,
     job: Annotated[
         str | None, typer.Option(help="The plan's job, to plan further batches; needed if it is not beside the plan.")
@@ -116,7 +116,8 @@ def run(
         memory_snapshot=memory_snapshot.absolute() if memory_snapshot else None,
         source=str(plan),
     )
-    require_outputs(trace, metrics)
+    if trace and metrics and trace.resolve() == metrics.resolve():
+        raise InputError("--trace and --metrics name the same file", where=str(trace), fix="name two files")
     outcome = trained(read, options, job)
     ran = outcome.ran
     trace_error = write_trace(trace, ran)
@@ -194,14 +195,6 @@ def warmup_warning(warmup: int, steps: int) -> str:
     reached = percent(steps / warmup)
     whole = f"the run of {plural(steps, 'step')}"
     return f"--warmup {warmup} is longer than {whole}: the learning rate reaches only {reached} of its peak"
-
-
-def require_outputs(trace: Path | None, metrics: Path | None) -> None:
-    """Check before training that the run can write its files. Raises InputError."""
-    if trace and metrics and trace.resolve() == metrics.resolve():
-        raise InputError("--trace and --metrics name the same file", where=str(trace), fix="name two files")
-    if trace:
-        require_writable(trace, "--trace")
 
 
 def write_trace(trace: Path | None, ran: "ComparedRun") -> InputError | None:

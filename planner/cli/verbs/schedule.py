@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from planner.cli.options import Json, cluster_names, optional_duration, order_names, place_names, teacher_names
+from planner.cli.options import Json, cluster_names, optional_duration, order_names, place_names, teacher_names, written
 
 ClusterName = Annotated[
     str, typer.Option(help="A cluster, or its file, whose GPUs the jobs share.", autocompletion=cluster_names)
@@ -50,9 +50,9 @@ def schedule(
         Path | None, typer.Option(help="A policy that planner train-policy has learned, in place of --order.")
     ] = None,
     why: Annotated[str, typer.Option(help="What happened to this job, and why.")] = "",
-    html: Annotated[Path | None, typer.Option(help="Write a page, nodes over time, to this file.")] = None,
+    html: Annotated[Path | None, written(help="Write a page, nodes over time, to this file.")] = None,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Write the decisions to this file, to be checked again.")
+        Path | None, written("-o", "--output", help="Write the decisions to this file, to be checked again.")
     ] = None,
     json: Json = False,
 ) -> None:
@@ -99,7 +99,7 @@ def train_policy(
     traces: Annotated[
         list[Path], typer.Argument(help="Traces of jobs to learn from, as `planner schedule` reads them.")
     ],
-    output: Annotated[Path, typer.Option("-o", "--output", help="Write the policy to this file (safetensors).")],
+    output: Annotated[Path, written("-o", "--output", help="Write the policy to this file (safetensors).")],
     teacher: Annotated[
         str, typer.Option(help="The policy that is imitated first.", autocompletion=teacher_names)
     ] = "marginal_gain",

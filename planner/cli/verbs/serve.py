@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from planner.cli.options import Json, job_names, optional_duration
+from planner.cli.options import Json, job_names, optional_duration, written
 from planner.errors import InputError
 
 
@@ -61,11 +61,11 @@ def serve(
     ] = 0.0,
     seed: Annotated[int, typer.Option(help="Of what is drawn from ServeGen.")] = 0,
     why: Annotated[str, typer.Option(help="Where the time of this request went.")] = "",
-    html: Annotated[Path | None, typer.Option(help="Write a page, instances over time, to this file.")] = None,
+    html: Annotated[Path | None, written(help="Write a page, instances over time, to this file.")] = None,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Write the decisions of --elastic to this file.")
+        Path | None, written("-o", "--output", help="Write the decisions of --elastic to this file.")
     ] = None,
-    launch: Annotated[Path | None, typer.Option(help="Write a script that starts the instances to this file.")] = None,
+    launch: Annotated[Path | None, written(help="Write a script that starts the instances to this file.")] = None,
     json: Json = False,
 ) -> None:
     """Share a cluster among encoding, prefill and decode, so that most requests are answered in time.
@@ -97,9 +97,6 @@ def serve(
     asked = Asked(requests, measured, rate, setup, drawn, orders, any_rate, front, elastic)
     if output and not elastic:
         raise InputError("a static split decides nothing", where="-o", fix="--elastic")
-    for path, option in ((output, "-o"), (launch, "--launch"), (html, "--html")):
-        if path:
-            files.require_writable(path, option)
     with progress.progress_bar("serving", "splits") as on_split:
         found = pipeline.serve(job, asked, on_split)
     if output:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from planner.cli.options import Json, PlanFile, TraceRanks, parse_ranks
+from planner.cli.options import Json, PlanFile, TraceRanks, parse_ranks, written
 from planner.errors import InputError
 from planner.specs.framework.overlap import parse_overlap
 from planner.units import byte_size
@@ -16,9 +16,7 @@ if TYPE_CHECKING:
 
 def show(
     plan: PlanFile,
-    svg: Annotated[
-        Path | None, typer.Option(help="Also write the picture here as SVG, for documents and reviews.")
-    ] = None,
+    svg: Annotated[Path | None, written(help="Also write the picture here as SVG, for documents and reviews.")] = None,
     prices: Annotated[
         str | None, typer.Option(help="torchrec: price embedding tables by TorchRec's own estimator, too.")
     ] = None,
@@ -52,9 +50,7 @@ def show(
 
 def simulate(
     plan: PlanFile,
-    trace: Annotated[
-        Path | None, typer.Option(help="Write a Chrome trace here (.json or .json.gz), for Perfetto.")
-    ] = None,
+    trace: Annotated[Path | None, written(help="Write a Chrome trace here (.json or .json.gz), for Perfetto.")] = None,
     trace_ranks: TraceRanks = None,
     measured: Annotated[
         Path | None, typer.Option(help="A trace from `planner run --trace`, to compare with the simulation.")
@@ -102,7 +98,7 @@ def report(
         Path,
         typer.Argument(help="A plan, a trace, a folder of recorded traces or published records, or a ledger."),
     ],
-    output: Annotated[Path, typer.Option("--output", "-o", help="File to write the page to.")] = Path("report.html"),
+    output: Annotated[Path, written("--output", "-o", help="File to write the page to.")] = Path("report.html"),
     measured: Annotated[
         Path | None, typer.Option(help="For a plan: the trace of a run of it, to compare with the simulation.")
     ] = None,

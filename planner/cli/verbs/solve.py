@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from planner.cli.options import Effort, Job, Json, Mix, Seed, Within, parse_within
+from planner.cli.options import Effort, Job, Json, Mix, Seed, Within, parse_within, written
 from planner.errors import InputError
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class MixesAsked(NamedTuple):
 
 def solve(
     job: Job,
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="Plan file to write; `-` for stdout.")] = None,
+    output: Annotated[Path | None, written("-o", "--output", help="Plan file to write; `-` for stdout.")] = None,
     batches: Annotated[int, typer.Option(help="Plan this many consecutive batches.", min=1)] = 1,
     first_row: Annotated[
         int, typer.Option(help="Sample of the data at which the first batch begins, from 0.", min=0)

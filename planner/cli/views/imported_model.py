@@ -10,9 +10,9 @@ from planner.specs.parameters import counts_text, parameter_counts
 from planner.workflows.imported_models import imported, module_shape, parameter_totals, shape_text
 
 
-def import_model(file: Path, output: Path | None, build: bool, json: bool) -> None:
+def import_model(file: Path, output: Path | None, build: bool, mtp: bool, json: bool) -> None:
     """Write the model that a config.json describes to `output`, or to stdout."""
-    found = imported(file, build)
+    found = imported(file, build, mtp)
     if output is not None:
         files.write(output, found.model)
         render.emit(json, summary(found, output), *import_lines(found, output))

@@ -371,9 +371,8 @@ def head_work(module: Module, at: LayoutColumns) -> LayerWork:
     )
     if not module.output_vocabulary:
         return LayerWork(products, None, None, None, at.tokens * module.hidden * at.element * 4.0, 6)
-    return LayerWork(
-        products, None, None, None, at.tokens * (module.output_vocabulary / at.tp) * (at.element + 4.0 * 4), 8
-    )
+    logits = at.tokens * module.predicted_tokens * (module.output_vocabulary / at.tp)
+    return LayerWork(products, None, None, None, logits * (at.element + 4.0 * 4), 8 * module.predicted_tokens)
 
 
 def end_share(module: Module, at: LayoutColumns, trained: bool) -> Number:

@@ -100,13 +100,13 @@ def footprint(module: Module, at: LayoutColumns, accounting: MemoryCoefficients,
     """The peak footprint of one rank of a stage, counted from 0 to pp − 1, or from −1 back to −pp."""
     kept, recomputed = activation_bytes(module, at, accounting, stage)
     logits = logit_bytes(module, at, accounting, stage)
-    parts = on_distinct(at, STATE_FIELDS, lambda some: footprint_of_states(module, some, accounting, stage))
+    parts = on_distinct(at, STATE_FIELDS, footprint_of_states, module, accounting, stage)
     return replace(parts, activations=kept + np.maximum(0.0, recomputed - logits), logits=logits).fragmented(
         accounting.fragmentation
     )
 
 
-def footprint_of_states(module: Module, at: LayoutColumns, accounting: MemoryCoefficients, stage: Number) -> Footprint:
+def footprint_of_states(at: LayoutColumns, module: Module, accounting: MemoryCoefficients, stage: Number) -> Footprint:
     """The footprint of a rank that has no tokens."""
     stage = stage_at(at, stage)
     return Footprint(
@@ -213,6 +213,7 @@ def loss_bytes(module: Module, at: LayoutColumns, accounting: MemoryCoefficients
     if not module.output_vocabulary:
         return 0.0 * tokens
     shares = element_shares(at)
+    tokens = tokens * module.predicted_tokens
     logits = module.output_vocabulary * shares.inside * tokens
     if accounting.logits_at_once:
         logits = np.minimum(logits, accounting.logits_at_once)

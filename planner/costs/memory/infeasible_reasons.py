@@ -7,7 +7,6 @@ from planner.costs.memory.allowed_memory import allowed_bytes
 from planner.costs.memory.token_caps import activation_bytes_left, idle_footprint
 from planner.errors import Infeasible
 from planner.plan.plan_file import Layout
-from planner.specs.base import Ranks, with_fields
 from planner.specs.framework.memory_coefficients import MemoryCoefficients
 from planner.specs.hardware.profile import Device
 from planner.specs.job import Limits
@@ -47,11 +46,9 @@ def enough_ranks(
 ) -> int | None:
     """The next doubling of the number of ranks over which the states fit; None where sharding does not help."""
 
-    def fits(count: int) -> bool:
-        wider = with_fields(layout, ranks=Ranks(range(count)), dp=count)
-        return activation_bytes_left(module, wider, device, limits, accounting) > 0
-
-    return next((count for count in map(len(layout.ranks).__mul__, DOUBLINGS) if fits(count)), None)
+    counts = map(len(layout.ranks).__mul__, DOUBLINGS)
+    fitting = (each for each in counts if activation_bytes_left(module, layout, device, limits, accounting, each) > 0)
+    return next(fitting, None)
 
 
 class PoolLimits(NamedTuple):

@@ -61,9 +61,7 @@ def layer_room(module: Module, at: LayoutColumns, accounting: MemoryCoefficients
     usual = usual_kind(module)[0]
     whole = np.where(stays, gathered_width(at, accounting) * sum(rank_layer_parameters(module, usual, at)), 0.0)
     for stage in (0, 1, -1):
-        found = on_distinct(
-            at, STATE_FIELDS, lambda some, stage=stage: footprint_of_states(module, some, accounting, stage)
-        )
+        found = on_distinct(at, STATE_FIELDS, footprint_of_states, module, accounting, stage)
         counts = stage_layers(module, at, stage_at(at, stage))
         inside, moved = (sum(counts[kind] * of[part] for kind, of in each.items()) for part in (0, 1))
         ends = rank_embedding_head(module, at, stage_at(at, stage))

@@ -261,7 +261,7 @@ def state_bytes(module: Module, at: LayoutColumns, accounting: MemoryCoefficient
     """Bytes that a rank without tokens has allocated during passes and in the optimizer's step, and outside; and of its
     states those of moments.
     """
-    empty = footprint_of_states(module, at, accounting, stage)
+    empty = footprint_of_states(at, module, accounting, stage)
     parts = (
         empty.besides_activations,
         empty.states + empty.update + empty.workspace,

@@ -50,18 +50,26 @@ class ActivationBytes(NamedTuple):
 
 
 def idle_footprint(
-    module: Module, layout: Layout, device: Device, accounting: MemoryCoefficients, stage: int
+    module: Module, layout: Layout, device: Device, accounting: MemoryCoefficients, stage: int, ranks: int | None = None
 ) -> Footprint:
-    """What a rank of a stage holds however few tokens it has."""
-    return footprint(module, columns_of(layout), device_accounting(device, accounting), stage).without_activations
+    """What a rank of a stage holds however few tokens it has; `ranks`: with so many, and as many more replicas."""
+    at = replace(columns_of(layout), ranks=len(layout.ranks) if ranks is None else ranks)
+    return footprint(module, at, device_accounting(device, accounting), stage).without_activations
 
 
 def activation_bytes_left(
-    module: Module, layout: Layout, device: Device, limits: Limits, accounting: MemoryCoefficients
+    module: Module,
+    layout: Layout,
+    device: Device,
+    limits: Limits,
+    accounting: MemoryCoefficients,
+    ranks: int | None = None,
 ) -> float:
-    """Bytes left for activations on the ranks of the fullest stage; below 0 where the states do not fit."""
+    """Bytes left for activations on the ranks of the fullest stage; below 0 where the states do not fit. `ranks`: as in
+    `idle_footprint`.
+    """
     most, share = allowed_bytes(device, limits, accounting), 1.0 + device_accounting(device, accounting).fragmentation
-    stages = (idle_footprint(module, layout, device, accounting, stage) for stage in range(layout.pp))
+    stages = (idle_footprint(module, layout, device, accounting, stage, ranks) for stage in range(layout.pp))
     return min(
         -1.0
         if float(each.total) > most

@@ -168,9 +168,8 @@ def embedding_head_traffic(module: Module, tp: int, dtype: Dtype, forward: bool)
         else:
             matrices += TensorTraffic(gathered=end.inputs * end.products_per_token, gathers=1)
         if end.outputs == module.output_vocabulary and end.products_per_token:
-            losses = (
-                TensorTraffic(3 * number, 2, 3 * number, 2) if forward else TensorTraffic(gathered=number, gathers=1)
-            )
+            loss = TensorTraffic(3 * number, 2, 3 * number, 2) if forward else TensorTraffic(gathered=number, gathers=1)
+            losses = loss.times(module.predicted_tokens)
     return (matrices if forward else matrices.back) + losses
 
 

@@ -133,18 +133,27 @@ class DividedPipelines:
         none = np.full(self.pp.shape, np.inf)
         return self.set_of(recompute_of(self.at.recomputed_parts), self.at.full_recompute, none)
 
-    def set_of(self, how: Recompute, full: Number, in_full: Floats) -> SetOfLayers:
-        """What layers take and keep that recompute this, and so many of them all."""
+    def changed(self, how: Recompute, full: Number) -> dict[str, Any]:
+        """The columns that differ where layers recompute this, and so many of them all."""
         at, problem, parts = self.at, self.problem, parts_of(how)
         alone = "ep" in problem.trained.overlap and problem.knobs.ep_overlap == "interleaved"
         alone = alone and ("moe" in parts or bool(np.any(np.asarray(full) > 0.0)))
         changed: dict[str, Any] = {"recomputed_parts": parts, "full_recompute": full, "alike": {}}
-        changed |= {"overlap": at.overlap - {"ep"}} if alone else {}
+        return changed | ({"overlap": at.overlap - {"ep"}} if alone else {})
+
+    def lines_of(self, changed: dict[str, Any]) -> LinesOfStages:
+        """What passes of layers take with these columns."""
+        at = self.at
         first, last = (at if some is at else replace(some, **changed) for some in (self.items.first, self.items.last))
         mean = replace(at, **changed)
         first, last = (mean if some is at else some for some in (first, last))
         items = self.items._replace(mean=mean, first=first, last=last)
-        lines = lines_of_stages(problem.trained.module, items, problem.machine)
+        return lines_of_stages(self.problem.trained.module, items, self.problem.machine)
+
+    def set_of(self, how: Recompute, full: Number, in_full: Floats) -> SetOfLayers:
+        """What layers take and keep that recompute this, and so many of them all."""
+        problem, changed = self.problem, self.changed(how, full)
+        lines = self.lines_of(changed)
         if self.room is None:
             return SetOfLayers(how, lines, None, 0.0, in_full)
         some = replace(self.held, **changed)
@@ -248,7 +257,8 @@ class DividedPipelines:
     @cached_property
     def of_mean(self) -> Floats:
         """Seconds of a step at least, (layouts,): of layers that could be divided into any parts, and fit."""
-        at, problem, lines = self.at, self.problem, self.bare.lines
+        at, problem = self.at, self.problem
+        lines = self.lines_of(self.changed(recompute_of(at.recomputed_parts), at.full_recompute))
         each = np.where(self.staged, 1.0 / lines.each, 0.0)
         layers = problem.trained.module.layers + (each * lines.constant).sum(axis=0)
         busy = layers / each.sum(axis=0) + self.behind[0]
@@ -298,8 +308,8 @@ def least_divided(problem: LayoutProblem, found: LayoutSpace, most: float, *, as
 
 def divisions_near(problem: LayoutProblem, found: LayoutSpace, least: LeastDivided, most: float) -> LeastDivided:
     """Divisions to be tried: those near the bound; of layers of several kinds those near it if all need memory."""
-    one = len(kind_counts(problem.trained.module)) == 1
-    return least if one else least_divided(problem, found, most, as_usual=True)
+    one, none = len(kind_counts(problem.trained.module)) == 1, least.seconds >= most  # with less memory there is none
+    return least if one or none else least_divided(problem, found, most, as_usual=True)
 
 
 def names_ranges(problem: LayoutProblem) -> bool:

@@ -17,13 +17,13 @@ different types; so are those that hold the longest sequence, for each shape tha
 its seconds, and tokens only for what fits beside it. It has one of these shapes, so the least over them is a bound.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from planner.costs import Floats, PackingProblem, PackingTable, packing_table
+from planner.costs import Floats, Ints, PackingProblem, PackingTable, packing_table
 
 COUNTS_DISTINGUISHED = 8  # per rank: numbers up to this have a type each
 BISECTIONS = {0: 8, 1: 12, 2: 16, 3: 20, 4: 24}  # by effort
@@ -121,13 +121,31 @@ def proven_too_short(table: PackingTable, fluid: DivisibleAreas, ranks: list[Ran
     of = np.array([each.role for each in types])
     counts = np.array([role.count for role in ranks], dtype=np.float64)
 
-    def excess(point: Floats) -> float:
-        shares, prices = point[: len(types), None], np.append(1.0, point[len(types) :])
-        paid = prices[of][:, None] * (shares * time + (1 - shares) * room)
-        return float(fluid.counts @ paid.min(axis=0) - prices @ counts)
-
+    excess = Excess(fluid.counts, time, room, of, counts)
     starts = [np.append(np.full(len(types), share), np.ones(len(ranks) - 1)) for share in STARTS]
-    return multipliers_prove(excess, max(starts, key=excess), len(types))
+    return multipliers_prove(excess, max(starts, key=excess))
+
+
+@dataclass(frozen=True, slots=True)
+class Excess:
+    """By how many ranks the sequences need more than there are, at multipliers: θ of each type, then μ of each role but
+    the first.
+    """
+
+    sequences: Floats  # (kinds,)
+    time: Floats  # (types, kinds) shares of a rank's time
+    room: Floats  # (types, kinds) shares of its tokens
+    roles: Ints  # (types,)
+    ranks: Floats  # (roles,)
+
+    def __call__(self, point: Floats) -> float:
+        paid, prices = self.paid(point)
+        return float(self.sequences @ paid.min(axis=0) - prices @ self.ranks)
+
+    def paid(self, point: Floats) -> tuple[Floats, Floats]:
+        """What each kind pays at each type, (types, kinds); and μ of each role, (roles,)."""
+        shares, prices = point[: len(self.roles), None], np.append(1.0, point[len(self.roles) :])
+        return prices[self.roles][:, None] * (shares * self.time + (1 - shares) * self.room), prices
 
 
 class RankType(NamedTuple):
@@ -167,18 +185,48 @@ def rank_types(table: PackingTable, ranks: list[RankRole], span: float) -> Itera
             )
 
 
-def multipliers_prove(excess: Callable[[Floats], float], point: Floats, shares: int) -> bool:
+def multipliers_prove(excess: Excess, point: Floats) -> bool:
     """Whether some multipliers make the excess positive: a pattern search from `point`, one coordinate at a time."""
-    best, step = excess(point), 0.25
+    best, step, types = excess(point), 0.25, len(excess.roles)
+    shares = [*zip(excess.time, excess.room, strict=True)]
     while best <= 0 and step > FINEST_STEP:
-        gained = False
-        for axis in range(len(point)):
-            for sign in (step, -step):
-                tried = point.copy()
-                tried[axis] = min(1.0, max(0.0, point[axis] + sign)) if axis < shares else point[axis] * (1 + sign)
-                value = excess(tried)
+        gained, (paid, prices) = False, excess.paid(point)
+        before, in_all = np.full(paid.shape[1], np.inf), float(prices @ excess.ranks)
+        # The least at types whose turn has been, and at those whose has not
+        behind = np.minimum.accumulate(np.vstack([paid, before])[::-1])[::-1]
+        for axis, price in enumerate(prices[excess.roles].tolist()):
+            others, now, time, room = np.minimum(before, behind[axis + 1]), point.item(axis), *shares[axis]
+            for share in (min(1.0, now + step), max(0.0, now - step)):
+                if share == now:
+                    continue
+                pays = share * time + (1 - share) * room
+                pays = pays if price == 1.0 else price * pays
+                value = float(excess.sequences @ np.minimum(others, pays)) - in_all
                 if value > best:
-                    best, point, gained = value, tried, True
+                    best, point, paid[axis], gained = value, with_entry(point, axis, share), pays, True
+                    break
+            if best > 0:
+                return True
+            before = np.minimum(before, paid[axis])
+        for role in range(1, len(prices)):
+            of = excess.roles == role
+            parts = point[:types, None][of]
+            own = (parts * excess.time[of] + (1 - parts) * excess.room[of]).min(axis=0, initial=np.inf)
+            others = paid[~of].min(axis=0, initial=np.inf)
+            for sign in (step, -step):
+                tried = with_entry(prices, role, prices[role] * (1 + sign))
+                value = float(excess.sequences @ np.minimum(others, tried[role] * own) - tried @ excess.ranks)
+                if value > best:
+                    best, prices, gained = value, tried, True
+                    point = with_entry(point, types + role - 1, tried[role])
+                    paid = excess.paid(point)[0]
                     break
         step = step if gained else step / 2
-    return bool(best > 0)
+    return best > 0
+
+
+def with_entry(point: Floats, axis: int, value: float) -> Floats:
+    """The point with another value at one axis."""
+    moved: Floats = point.copy()
+    moved[axis] = value
+    return moved

@@ -17,6 +17,10 @@ class Decoder(TextStack, kw_only=True, tag_field="kind", tag="decoder"):
     causal: ClassVar[bool] = True
 
     layers: LayerCount
+    # How many of the layers, the last ones, predict one more token ahead each, as the last other layer predicts the
+    # next (multi-token prediction, arXiv 2412.19437): each reads the output before it and the embedding of the token
+    # that was predicted, both normed, through a projection; its own output passes through a norm and the same head.
+    mtp: Index = 0
     hidden: Count
     heads: Count
     kv_heads: Count | None = None  # None: as many as heads
@@ -68,6 +72,8 @@ class Decoder(TextStack, kw_only=True, tag_field="kind", tag="decoder"):
 
     def __post_init__(self) -> None:
         check_heads(self)
+        if self.mtp and self.mtp >= self.layers:
+            raise ValueError(f"of {self.layers} layers the last {self.mtp} predict ahead | fewer, or more layers")
         if self.positions == "learned" and not self.max_positions:
             raise ValueError("learned positions need a table | add max_positions")
         if (self.positions == "relative") != bool(self.buckets):
@@ -101,16 +107,18 @@ class Decoder(TextStack, kw_only=True, tag_field="kind", tag="decoder"):
 
     @property
     def embedding_head(self) -> tuple[EmbeddingHeadWeight, ...]:
+        predicted = float(self.predicted_tokens)
         head = EmbeddingHeadWeight(
-            "tied head" if self.tied else "head", False, self.vocab, self.hidden, 0, 1.0, "outputs", self.tied
+            "tied head" if self.tied else "head", False, self.vocab, self.hidden, 0, predicted, "outputs", self.tied
         )
         words = EmbeddingHeadWeight("embedding", True, self.input_vocabulary, self.hidden, sharded_dim="outputs")
         norm = EmbeddingHeadWeight("norms", False, norm_parameters(self, self.hidden))
+        ahead = prediction_weights(self) if self.mtp else ()
         places = {
             "learned": (EmbeddingHeadWeight("learned positions", True, self.max_positions, self.hidden),),
             "relative": (EmbeddingHeadWeight("relative positions", True, self.buckets, self.heads),),
         }
-        return (words, head, norm, *places.get(self.positions, ()))
+        return (words, head, norm, *ahead, *places.get(self.positions, ()))
 
     @property
     def input_vocabulary(self) -> int:
@@ -119,6 +127,10 @@ class Decoder(TextStack, kw_only=True, tag_field="kind", tag="decoder"):
     @property
     def output_vocabulary(self) -> int:
         return self.vocab
+
+    @property
+    def predicted_tokens(self) -> int:
+        return 1 + self.mtp
 
     @property
     def rotary_base(self) -> float:
@@ -194,6 +206,19 @@ class Decoder(TextStack, kw_only=True, tag_field="kind", tag="decoder"):
     @property
     def sink_heads(self) -> int:
         return self.heads if self.sinks else 0
+
+
+def prediction_weights(module: Decoder) -> tuple[EmbeddingHeadWeight, ...]:
+    """What layers that predict ahead have beside a layer: a projection of two normed inputs, a norm behind, and, where
+    the head is no copy of the embedding already, one of the embedding (with the first stage's as a tied head is).
+    """
+    times, hidden = module.mtp, module.hidden
+    projections = EmbeddingHeadWeight("projections ahead", False, times * hidden, 2 * hidden, 0, 1.0, "outputs")
+    norms = EmbeddingHeadWeight("norms ahead", False, 3 * times * norm_parameters(module, hidden))
+    words = EmbeddingHeadWeight(
+        "embedding ahead", False, module.input_vocabulary, hidden, sharded_dim="outputs", tied=True
+    )
+    return (projections, norms) if module.tied else (projections, norms, words)
 
 
 PART_LETTERS = {"M": "state_space", "L": "linear_attention", "E": "moe", "X": "cross"}  # fields of parts in patterns

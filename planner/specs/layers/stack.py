@@ -169,6 +169,11 @@ class ModuleStack(Spec):
         return 0
 
     @property
+    def predicted_tokens(self) -> int:
+        """Tokens that are predicted at each place, each by logits of its own: 1, or more ahead."""
+        return 1
+
+    @property
     def max_item_tokens(self) -> int | None:
         """The most tokens of an item; None: unlimited."""
         return None

@@ -3,7 +3,6 @@
 import pytest
 
 from planner.costs.compute.fit_lines import fsdp_line, resharding
-from planner.costs.cost_lines import CostLine
 from planner.costs.pricing import pricing_of
 from planner.plan.plan_file import Layout
 from planner.plan.tasks.expand import expand
@@ -50,10 +49,6 @@ def test_fsdp_runs_what_is_sharded_or_cast(layout, how):
         layer, ends = (unit.forward_ms if forward else unit.backward_ms for unit in (units.layer, units.ends))
         assert fsdp_line(WRAPPED, layout, 3, False, forward).const == pytest.approx(3e-3 * layer)
         assert fsdp_line(WRAPPED, layout, 3, True, forward).const == pytest.approx(3e-3 * layer + 1e-3 * ends)
-
-
-def test_costs_that_include_fsdp_are_unchanged():
-    assert fsdp_line(MEASURED, laid({"dp": 2}, 3), 4, True, True) == CostLine()
 
 
 @pytest.mark.parametrize("plan", [staged_plan(2, 3), sharded_plan(4, [[(0, 4)], [(0, 2), (2, 2)]])])

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from planner.costs.layout_columns import LayoutColumns, stack_columns
 from planner.costs.memory.allowed_memory import oom_chance
 from planner.costs.memory.footprint import Footprint, footprint, fullest_stage
-from planner.costs.memory.model_states import zero_state_bytes
 from planner.specs.base import with_fields
 from planner.specs.framework.memory_coefficients import MemoryCoefficients
 from planner.specs.layers import Decoder
@@ -72,17 +71,6 @@ def test_an_update_that_is_not_one_kernel_has_temporaries_of_its_shard():
     assert float(footprint(DENSE, setup, MEGATRON, 0).update) == 0.0
 
 
-def test_parts_add_up():
-    setup = replace(SETUP, zero=3)
-    one = footprint(DENSE, setup, MemoryCoefficients(gradient_bytes=2, fragmentation=0.25), 1)
-    state = zero_state_bytes(DENSE, setup, MemoryCoefficients(gradient_bytes=2), 1)
-    assert one.states == pytest.approx(state.total)
-    during = one.gathered + one.activations + one.logits
-    assert one.allocated == pytest.approx(state.total + max(during, one.update) + one.workspace)
-    assert one.reserved == pytest.approx(1.25 * one.allocated)
-    assert one.total == pytest.approx(one.reserved + one.buffers + one.context)
-
-
 def test_logits_are_on_the_last_stage_and_of_one_micro_batch():
     first, last = (footprint(DENSE, SETUP, MEGATRON, stage) for stage in (0, 1))
     assert first.logits == 0
@@ -96,13 +84,6 @@ def test_a_layer_is_recomputed_after_logits_are_freed():
     kept = 2 * 8 * 512 * 2 * 256 / 2  # two micro-batches of the inputs of eight layers
     assert first.activations > kept
     assert last.activations == pytest.approx(kept / 2)  # logits take more than the layer
-
-
-def test_optimizer_step_and_logits_do_not_coincide():
-    narrow = footprint(
-        DENSE, replace(SETUP, ranks=4, micro_batch=1, seq=1, ep=1), MemoryCoefficients(gradient_bytes=2), 0
-    )
-    assert narrow.allocated == pytest.approx(narrow.states + narrow.update + narrow.workspace)
 
 
 @pytest.mark.parametrize("module", MODULES)

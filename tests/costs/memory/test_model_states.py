@@ -103,24 +103,11 @@ def test_embedding_and_head_count_as_a_layer_each_where_that_divides_evenly():
     assert counts == [7, *[8] * 14, 7]
 
 
-def test_chunks_go_round_the_stages():
-    setup = LayoutColumns(ranks=2, seq=32, batch=16, pp=2, vpp=3)
-    dense = [stage_layers(MOE, setup, stage)["dense"] for stage in (0, 1)]
-    assert layer_kinds(MOE)[:2] == ("dense", "dense")
-    assert [int(count) for count in dense] == [2, 0]
-
-
 def test_a_tied_head_is_a_second_copy_on_another_stage():
     tied = with_fields(DENSE, tied=True)
     one, two = (over_ranks(tied, LayoutColumns(ranks=pp, seq=32, batch=16, pp=pp)).weights for pp in (1, 2))
     assert one == pytest.approx(2 * parameter_counts(tied).total)
     assert two - one == pytest.approx(2 * 64 * 256)
-
-
-def test_own_master_weights_take_as_much_without_a_copy():
-    setup = LayoutColumns(ranks=8, seq=32, batch=16, zero=3)
-    owned = over_ranks(DENSE, setup, MemoryCoefficients(own_master=True))
-    assert owned == pytest.approx(tuple(size * parameter_counts(DENSE).total for size in (4, 4, 8)))
 
 
 def test_precisions():

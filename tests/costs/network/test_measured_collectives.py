@@ -82,10 +82,6 @@ def test_ranks_that_straddle_nodes_take_a_measurement_that_crosses_nodes_too():
         assert cost(ranks, tables=wide) == cost(range(16), tables=wide) != cost(range(8), tables=wide)
 
 
-def test_one_rank_talks_to_nobody():
-    assert cost((3,)).value == 0 and cost((3,), tables={}).value == 0
-
-
 @given(st.integers(2, 16), st.floats(0, 1e12), st.integers(0, 100))
 def test_more_to_move_and_more_calls_take_longer(ranks, size, calls):
     assert cost(range(ranks), size=size, calls=calls).value <= cost(range(ranks), size=2 * size, calls=calls).value

@@ -60,6 +60,7 @@ def seconds(group):
 
 
 @pytest.mark.parametrize("seed", range(8))
+@pytest.mark.every(2)
 def test_passes_and_experts_exchange_among_the_same_ranks(seed):
     for layout in random_layouts(seed, 40):
         at, ranks = columns_of(layout), stage_ranks(layout, layout.pp - 1)
@@ -75,6 +76,7 @@ def test_passes_and_experts_exchange_among_the_same_ranks(seed):
 
 
 @pytest.mark.parametrize("seed", range(8))
+@pytest.mark.every(2)
 def test_replicas_exchange_among_the_same_ranks(seed):
     for layout in random_layouts(seed, 40):
         task = Task("llm", Layers((0,)), "sync", None, "all", stage_ranks(layout, 0))

@@ -271,10 +271,3 @@ def test_the_closed_form_has_the_same_parameters_among_the_same_ranks(module, me
                 for mine, theirs in ((one.shard, other.shard), (one.copies, other.copies)):
                     assert mine.size == theirs.size
                     assert float(network.all_gather(1e9, mine)) == float(network.all_gather(1e9, theirs))
-
-
-def test_prices_of_replicas_do_not_depend_on_micro_batches():
-    layout = spread(3, replica=2, dp=4)
-    task = Task("llm", LAYERS, "sync", 0, "all", layout.ranks)
-    priced = pricing(layout)
-    assert priced.price(task) == priced.price(task.changed(micro_batch=3))

@@ -10,13 +10,11 @@ from planner.costs.layout_columns import LayoutColumns
 from planner.costs.network.replica_exchange import (
     exposed_dp_seconds,
     exposed_part,
-    optimizer_seconds,
     replica_exchange,
     replicated_on_stage,
 )
 from planner.costs.network_model import strided_group
 from planner.costs.packing_problem import ENDLESS
-from planner.specs.base import with_fields
 from planner.specs.framework.memory_coefficients import MemoryCoefficients
 from planner.specs.framework.timing_coefficients import TimingCoefficients
 from planner.specs.parameters import expert_parameters, parameter_counts, parameters_of_layers
@@ -72,11 +70,6 @@ def test_gradients_in_bf16_take_half_of_float32_to_be_summed(gradient_bytes, sha
     assert float(full.reduce - half.reduce) == pytest.approx((1 - share) * scattered)
 
 
-def test_nothing_is_owed_by_one_replica():
-    alone = replace(SETUP, ranks=8, tp=8, batch=8)
-    assert float(exposed_dp_seconds(LLAMA, alone, shipped(), BUSY)) == 0.0
-
-
 def test_compute_hides_all_but_the_ends():
     shown = [float(exposed_dp_seconds(LLAMA, SETUP, shipped(dp_window=1.0), (busy, busy))) for busy in (0.0, 0.1, 1e3)]
     assert shown[0] > shown[1] > shown[2] > 0
@@ -123,20 +116,6 @@ def test_experts_are_reduced_over_their_copies_alone():
         == 0
         == float(of(replicated_on_stage(LLAMA, at, 8)[1], at, shipped()).reduce)
     )
-
-
-def test_adapters_owe_nothing():
-    frozen = with_fields(LLAMA, trained="none")
-    assert float(exposed_dp_seconds(frozen, SETUP, shipped(), BUSY)) == 0.0
-    assert float(optimizer_seconds(frozen, SETUP, shipped())) == 0.0
-
-
-def test_a_shard_is_updated_sooner():
-    times = [
-        float(optimizer_seconds(LLAMA, replace(SETUP, zero=z, replica=r), shipped()))
-        for z, r in ((0, 1), (1, 8), (1, 1))
-    ]
-    assert times[0] == pytest.approx(8 * times[1]) and times[1] == pytest.approx(8 * times[2])
 
 
 @pytest.mark.parametrize("module", [LLAMA, MIXTRAL])

@@ -100,18 +100,6 @@ def test_zero_bubble_leaves_what_its_order_does(module, batch):
     assert float(none.bubble / plain.bubble) == pytest.approx(played / (whole * 7), abs=0.03)
 
 
-def test_twice_the_batch_is_twice_the_work():
-    setup = LayoutColumns(ranks=8, seq=2048, batch=32, zero=1)
-    one, two = (static_step_seconds(LLAMA, replace(setup, batch=batch), shipped()) for batch in (32, 64))
-    assert float(two.compute) == pytest.approx(2 * float(one.compute)) and float(two.dp) == pytest.approx(float(one.dp))
-
-
-def test_more_replicas_share_the_work():
-    setup = LayoutColumns(ranks=8, seq=2048, batch=64, zero=1)
-    one, two = (static_step_seconds(LLAMA, replace(setup, ranks=ranks), shipped()) for ranks in (8, 16))
-    assert float(two.compute) == pytest.approx(float(one.compute) / 2)
-
-
 def test_ideal_ranks_take_the_flops_over_the_peak():
     from planner.published.measured_figures import step_flops
 

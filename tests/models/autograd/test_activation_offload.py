@@ -46,7 +46,7 @@ class CountingCopier(HostCopier):
         return super().to_device(host, target, after)
 
 
-@pytest.mark.every(5)
+@pytest.mark.every(17)
 @pytest.mark.parametrize("ratio", [1.0, 0.37])
 @pytest.mark.parametrize("how", RECOMPUTE)
 @pytest.mark.parametrize("spec", DEEP.values(), ids=DEEP)

@@ -104,6 +104,7 @@ def state(model):
 
 @pytest.mark.parametrize("name", SPECS)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+@pytest.mark.every(2)
 def test_round_trip(tmp_path, name, dtype):
     spec = SPECS[name]
     model = varied(network(spec, dtype))

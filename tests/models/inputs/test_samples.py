@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.errors import InputError
@@ -10,6 +10,7 @@ from planner.models.inputs.training_items import ROWS_PER_DRAW, synthetic_batch,
 from planner.models.sequence_parallel import NO_SEQUENCE_PARALLEL, NoSequenceParallel
 from planner.specs.layers import Decoder, Vit
 from planner.specs.sequence_sharding import even_sizes, token_range
+from tests.examples import examples
 
 DECODER = Decoder(layers=1, hidden=8, heads=2, ffn=8, vocab=100)
 VIT = Vit(layers=1, hidden=8, heads=2, ffn=8, patch=2, channels=1, merge=2, out=3)
@@ -29,7 +30,7 @@ def shards(sizes):
     return [Shard(stop - size, stop) for size, stop in zip(sizes, stops, strict=True)]
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.lists(st.integers(1, 30), max_size=4), st.integers(1, 5), st.sampled_from([DECODER, VIT]))
 def test_shards_make_up_the_batch(lengths, ranks, spec):
     unit = spec.tokens_per_output

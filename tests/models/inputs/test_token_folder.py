@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.errors import InputError
@@ -18,6 +18,7 @@ from planner.models.inputs.folder_source import sample_source
 from planner.models.inputs.token_source import TokenFolder
 from planner.models.inputs.training_items import SyntheticSamples, batch_of_documents
 from planner.specs.layers import Decoder, TextEncoder, Vit
+from tests.examples import examples
 
 SPEC = Decoder(layers=1, hidden=8, heads=2, ffn=8, vocab=50)
 ROWS = [[5, 9, 2], [7], [1, 2, 3, 4, 49], [0, 0]]
@@ -52,7 +53,7 @@ def test_every_span_of_an_item(tmp_path, kind, row, more):
     assert folder.target_count(SPEC, row, tokens) == sum(target != IGNORED for target in targets)
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(st.data())
 def test_rounded_lengths_are_accepted(tmp_path_factory, data):
     rows = data.draw(st.lists(st.lists(st.integers(0, 49), min_size=1, max_size=20), min_size=1, max_size=6))

@@ -20,7 +20,6 @@ SHARDED = sharded_plan(4, [[(0, 2), (2, 2)], [(0, 4)]])
 STAGED = staged_plan(2, 3)  # four layers, no replicas
 HYBRID = with_fields(decoder(), state_space=StateSpace(heads=4, head_dim=8, state=8), pattern="M *- M- -")
 RELATIVE = with_fields(decoder(), positions="relative", buckets=8)
-CROSSING = with_fields(decoder(), cross=24)
 MOE = with_fields(decoder(), moe=Experts(experts=4, topk=2, ffn=32))
 LATE = with_fields(MOE, moe=with_fields(MOE.moe, dense_layers=2))
 TWO = ExpertLayout(ep=2)
