@@ -92,7 +92,7 @@ def run(data: Path | None) -> Iterator[Figures]:
                         Lanes(devices, per_node=8),
                     )
                     allocation = Allocation.of(works, devices)
-                    found = place(allocate(works, lanes), [lanes])
+                    found = place(allocate(works, lanes), lanes)
                     assert found is not None
                     yield {
                         "whole_samples": whole,

@@ -2,7 +2,7 @@
 
 from planner.placer.allocate import Allocation, Work, allocate
 from planner.placer.malleable import SpeedEnvelope, malleable_seconds, placement_bound
-from planner.placer.pieces import Lanes, Mode, Piece, Placed, Placement, Pricing, Taken
+from planner.placer.pieces import Lanes, Mode, Piece, Placed, Placement
 from planner.placer.place import place
 
 __all__ = [
@@ -12,9 +12,7 @@ __all__ = [
     "Piece",
     "Placed",
     "Placement",
-    "Pricing",
     "SpeedEnvelope",
-    "Taken",
     "Work",
     "allocate",
     "malleable_seconds",

@@ -105,7 +105,7 @@ def allocate(works: Sequence[Work], lanes: Lanes, effort: int = EFFORT) -> tuple
         return works[index // 2].mode(*part) if part[1] else None
 
     search: ScheduleSearch[Part] = ScheduleSearch(
-        PieceGraph.of(slots, [lanes]), mode_of, lambda parts, draws: changed(parts, widths, draws), allocation.bound
+        PieceGraph.of(slots, lanes), mode_of, lambda parts, draws: changed(parts, widths, draws), allocation.bound
     )
     starts = [search.longest_first(tuple(allocation.fluid(every))) for every in (1, 2, 3, 4)]
     options = [[work.mode(width, work.items) for width in each] for work, each in zip(works, widths, strict=True)]

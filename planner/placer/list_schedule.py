@@ -1,24 +1,20 @@
 """List scheduling on lanes: piece after piece, in the order of a list, each at the earliest time with room for it.
 
 The serial schedule generation scheme for projects with limited resources (Kolisch, European Journal of Operational
-Research 90, 1996): a piece may go into a gap that earlier ones left. Where seconds are constant, lanes are used whole
-and memory and nodes do not bind, some list gives the least makespan of all placements. `orders/list_scheduling.py` is
-another thing: it lets stages of one pipeline choose among F, I and W by a rule as time passes; here nothing is known of
-what pieces do, and a list decides.
+Research 90, 1996): a piece may go into a gap that earlier ones left. Where nodes do not bind, some list gives the least
+makespan of all placements. `orders/list_scheduling.py` is another thing: it lets stages of one pipeline choose among F,
+I and W by a rule as time passes; here nothing is known of what pieces do, and a list decides.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
-from math import inf
 from typing import NamedTuple
 
-from planner.placer.lane_timeline import LaneTimeline
-from planner.placer.pieces import Lanes, Mode, Piece, Placed, Placement, Pricing
+from planner.placer.pieces import Lanes, Mode, Piece, Placed, Placement
 
-
-def bits(lanes: Sequence[int]) -> int:
-    return sum(1 << lane for lane in lanes)
+INSTANT = 1e-12  # seconds: what is less apart is at once
 
 
 def lowest(lanes: int, count: int) -> int:
@@ -40,44 +36,35 @@ def numbers(lanes: int) -> tuple[int, ...]:
 
 
 @dataclass(slots=True)
-class LaneClass:
-    """Lanes of a class, and what they hold."""
+class BusyLanes:
+    """Which lanes are busy over time, in segments within which nothing changes: bits of an integer."""
 
-    shares: LaneTimeline
-    bytes: LaneTimeline
-    nodes: tuple[int, ...]  # the lanes of each
+    every: int
+    starts: list[float] = field(default_factory=lambda: [0.0])  # of segments; the last has no end
+    busy: list[int] = field(default_factory=lambda: [0])  # of each segment
 
-    @classmethod
-    def of(cls, lanes: Lanes) -> "LaneClass":
-        every = (1 << lanes.count) - 1
-        size = lanes.per_node or lanes.count
-        nodes = tuple(every & ((1 << size) - 1) << first for first in range(0, lanes.count, size))
-        made = cls(LaneTimeline(1.0, held=[{0.0: every}]), LaneTimeline(lanes.bytes, held=[{0.0: every}]), nodes)
-        for each in lanes.taken:
-            made.shares.add(each.start, each.end, bits(each.lanes), each.share)
-            made.bytes.add(each.start, each.end, bits(each.lanes), each.bytes)
-        return made
+    def take(self, start: float, end: float, lanes: int) -> None:
+        """Let lanes be busy from start to end."""
+        first, last = self._cut(start), self._cut(end)
+        for at in range(first, last):
+            self.busy[at] |= lanes
 
-    def copy(self) -> "LaneClass":
-        return LaneClass(self.shares.copy(), self.bytes.copy(), self.nodes)
+    def _cut(self, time: float) -> int:
+        """The segment that starts at this time, made where there is none."""
+        at = bisect_left(self.starts, time - INSTANT)
+        if at == len(self.starts) or self.starts[at] > time + INSTANT:
+            self.starts.insert(at, time)
+            self.busy.insert(at, self.busy[at - 1])
+        return at
 
-    def chosen(self, room: int, width: int, near: int, start: float) -> int:
-        """So many of the lanes with room: of one node where one has as many, near others, the fullest first.
-
-        Of nodes that offer as many lanes near others, the one with least room is taken; a piece that needs several
-        begins with those that offer most.
-        """
-        preferred = [level & side for side in (near, ~near) for level in self.shares.fullest_first(start)]
-        offers = [node & room for node in self.nodes if node & room]
-        whole = [offer for offer in offers if offer.bit_count() >= width]
-        if whole:
-            offers = [min(whole, key=lambda offer: (-min((offer & near).bit_count(), width), offer.bit_count()))]
-        elif len(offers) > 1:
-            offers.sort(key=lambda offer: (-(offer & near).bit_count(), -offer.bit_count()))
-        lanes = 0
-        for offer in offers:
-            for some in preferred:
-                lanes |= lowest(offer & some, width - lanes.bit_count())
+    def free(self, start: float, end: float) -> int:
+        """The lanes that are free from start to end."""
+        at = bisect_right(self.starts, start + INSTANT) - 1
+        lanes, until = self.every & ~self.busy[at], end - INSTANT
+        for following in range(at + 1, len(self.starts)):
+            if self.starts[following] >= until or not lanes:
+                break
+            lanes &= ~self.busy[following]
         return lanes
 
 
@@ -86,31 +73,30 @@ class PieceGraph:
     """Pieces by number, with who follows whom, on lanes."""
 
     pieces: tuple[Piece, ...]
-    classes: dict[str, LaneClass]
-    pricing: Pricing | None
+    every: int  # lane
+    nodes: tuple[int, ...]  # the lanes of each
     after: list[list[tuple[int, float]]]
     followers: list[list[int]]
-    frees: list[list[int]]  # of each piece: those whose bytes it frees
     near: list[list[int]]  # of each piece: those that it is near, or that are near it
 
     @classmethod
-    def of(cls, pieces: Sequence[Piece], lanes: Sequence[Lanes], pricing: Pricing | None = None) -> "PieceGraph":
+    def of(cls, pieces: Sequence[Piece], lanes: Lanes) -> "PieceGraph":
         number = {piece.name: index for index, piece in enumerate(pieces)}
         if len(number) < len(pieces):
             raise ValueError("two pieces have one name")
+        every, size = (1 << lanes.count) - 1, lanes.per_node or lanes.count
         return cls(
             tuple(pieces),
-            {each.name: LaneClass.of(each) for each in lanes},
-            pricing,
+            every,
+            tuple(every & ((1 << size) - 1) << first for first in range(0, lanes.count, size)),
             [[(number[name], lag) for name, lag in piece.after.items()] for piece in pieces],
             [[index for index, other in enumerate(pieces) if piece.name in other.after] for piece in pieces],
-            [[index for index, other in enumerate(pieces) if piece.name == other.freed_by] for piece in pieces],
             [[number[o.name] for o in pieces if piece.name in o.near or o.name in piece.near] for piece in pieces],
         )
 
     def scheduled(self, order: Sequence[int], modes: Sequence[Mode | None]) -> "ListSchedule | None":
-        """Every piece in its place; those without a mode are left out. None where one fits nowhere."""
-        made = ListSchedule(self, modes, {name: each.copy() for name, each in self.classes.items()})
+        """Every piece in its place; those without a mode are left out. None where one is wider than there are lanes."""
+        made = ListSchedule(self, modes, BusyLanes(self.every))
         return made if made.run(order) else None
 
 
@@ -124,11 +110,11 @@ class Spot(NamedTuple):
 
 @dataclass(slots=True)
 class ListSchedule:
-    """Pieces in their places, and what lanes then hold."""
+    """Pieces in their places, and when lanes are busy."""
 
     graph: PieceGraph
     modes: Sequence[Mode | None]
-    classes: dict[str, LaneClass]
+    lanes: BusyLanes
     spots: dict[int, Spot] = field(default_factory=dict)
 
     def placement(self) -> Placement:
@@ -138,82 +124,63 @@ class ListSchedule:
     def placed(self, index: int) -> Placed:
         mode, (start, end, lanes) = self.modes[index], self.spots[index]
         assert mode is not None, "a piece that is left out is nowhere"
-        return Placed(self.graph.pieces[index], mode, start, end, numbers(lanes))
+        numbers = tuple(lane for lane in range(lanes.bit_length()) if lanes >> lane & 1)
+        return Placed(self.graph.pieces[index], mode, start, end, numbers)
 
     def run(self, order: Sequence[int]) -> bool:
-        """Place all; a piece that fits nowhere, since others hold bytes until later ones end, is tried again later."""
+        """Place all; False where one fits nowhere."""
         turn = {index: place for place, index in enumerate(order)}
         missing = [len(before) for before in self.graph.after]
         ready = [(turn[index], index) for index in order if not missing[index]]
-        waiting: list[tuple[int, int]] = []
         while ready:
-            place, index = heappop(ready)
+            _, index = heappop(ready)
             if not self.put(index):
-                waiting.append((place, index))
-                continue
+                return False
             for following in self.graph.followers[index]:
                 missing[following] -= 1
                 if not missing[following]:
                     heappush(ready, (turn[following], following))
-            for each in waiting:
-                heappush(ready, each)
-            waiting.clear()
-        return len(self.spots) == len(order)
+        return True
 
     def put(self, index: int) -> bool:
         """Place a piece, if it fits anywhere."""
-        piece, mode = self.graph.pieces[index], self.modes[index]
+        mode = self.modes[index]
         ready = max((self.spots[before].end + lag for before, lag in self.graph.after[index]), default=0.0)
         if mode is None:
             self.spots[index] = Spot(ready, ready, 0)
             return True
-        holds = piece.freed_by is not None and mode.bytes > 0
-        found = self.earliest(piece, mode, ready, holds)
-        if found is None:
-            return False
-        start, end, room = found
-        there = self.classes[mode.on]
-        lanes = there.chosen(room, mode.width, self.near(index, mode.on), start)
-        there.shares.add(start, end, lanes, mode.share)
-        if mode.bytes:
-            there.bytes.add(start, inf if holds else end, lanes, mode.bytes)
-        self.spots[index] = Spot(start, end, lanes)
-        for other in self.graph.frees[index]:
-            held = self.modes[other]
-            if other in self.spots and held and held.bytes:
-                self.classes[held.on].bytes.add(end, inf, self.spots[other].lanes, -held.bytes)
-        return True
+        for start in (ready, *self.lanes.starts[bisect_right(self.lanes.starts, ready) :]):
+            end = start + mode.seconds
+            room = self.lanes.free(start, end)
+            if room.bit_count() >= mode.width:
+                lanes = self.chosen(room, mode.width, self.near(index))
+                self.lanes.take(start, end, lanes)
+                self.spots[index] = Spot(start, end, lanes)
+                return True
+        return False
 
-    def earliest(self, piece: Piece, mode: Mode, ready: float, holds: bool) -> Spot | None:
-        """Start and end of a piece, and all lanes with room for it: where seconds are priced, the earliest end."""
-        there, pricing, best = self.classes[mode.on], self.graph.pricing, None
-        shares, held = there.shares, there.bytes
-        among = -1 if isinstance(mode.ranks, int) else bits(mode.ranks)
-        rooms, holding = shares.room(mode.share), held.room(mode.bytes) if mode.bytes else None
-        for start in starts_from(ready, shares, held if mode.bytes else None):
-            if best and (pricing is None or start >= best.end):
-                break
-            end = start + (pricing(piece, mode, start, self.beside(start)) if pricing else mode.seconds)
-            room = among & shares.over(rooms, start, end)
-            if holding:
-                room &= held.over(holding, start, inf if holds else end)
-            if room.bit_count() >= mode.width and (best is None or end < best.end):
-                best = Spot(start, end, room)
-        return best
+    def chosen(self, room: int, width: int, near: int) -> int:
+        """So many of the lanes with room: of one node where one has as many, near others.
 
-    def beside(self, time: float) -> tuple[Placed, ...]:
-        return tuple(self.placed(index) for index, spot in self.spots.items() if spot.start <= time < spot.end)
+        Of nodes that offer as many lanes near others, the one with least room is taken; a piece that needs several
+        begins with those that offer most.
+        """
+        offers = [node & room for node in self.graph.nodes if node & room]
+        whole = [offer for offer in offers if offer.bit_count() >= width]
+        if whole:
+            offers = [min(whole, key=lambda offer: (-min((offer & near).bit_count(), width), offer.bit_count()))]
+        elif len(offers) > 1:
+            offers.sort(key=lambda offer: (-(offer & near).bit_count(), -offer.bit_count()))
+        lanes = 0
+        for offer in offers:
+            for some in (near, ~near):
+                lanes |= lowest(offer & some, width - lanes.bit_count())
+        return lanes
 
-    def near(self, index: int, on: str) -> int:
+    def near(self, index: int) -> int:
         """The lanes that a piece would share."""
         lanes = 0
         for other in self.graph.near[index]:
-            mode = self.modes[other]
-            if other in self.spots and mode and mode.on == on:
+            if other in self.spots and self.modes[other]:
                 lanes |= self.spots[other].lanes
         return lanes
-
-
-def starts_from(ready: float, *timelines: LaneTimeline | None) -> list[float]:
-    """When a piece may start: as it is ready, or when what lanes hold changes later."""
-    return [ready, *sorted({time for each in timelines if each for time in each.starts if time > ready})]

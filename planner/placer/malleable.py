@@ -80,18 +80,15 @@ def longest_ends(after: Mapping[str, Mapping[str, float]], seconds: Mapping[str,
     return ends
 
 
-def placement_bound(pieces: Sequence[Piece], lanes: Sequence[Lanes]) -> float:
-    """Seconds that every placement takes: the critical path at the quickest modes, or the malleable optimum of a class.
+def placement_bound(pieces: Sequence[Piece], lanes: Lanes) -> float:
+    """Seconds that every placement takes: the critical path at the quickest modes, or the malleable optimum.
 
     The latter leaves precedences out, and is at least the least device-seconds over the devices. The sum of the optima
     of one level of precedences after the other is no bound: pieces of two levels may run side by side.
     """
-    count = {each.name: each.count for each in lanes}
-    possible = {each.name: [mode for mode in each.modes if mode.width <= count[mode.on]] for each in pieces}
+    possible = {each.name: [mode for mode in each.modes if mode.width <= lanes.count] for each in pieces}
     quickest = {name: min((mode.seconds for mode in modes), default=inf) for name, modes in possible.items()}
-    bounds = [0.0, *longest_ends({each.name: each.after for each in pieces}, quickest).values()]
-    for each in lanes:
-        here = [modes for name, modes in possible.items() if all(m.on == each.name for m in modes) and quickest[name]]
-        speeds = [SpeedEnvelope.of((m.width * m.share, 1 / m.seconds) for m in modes) for modes in here]
-        bounds.append(malleable_seconds(speeds, each.count))
-    return max(bounds)
+    path = longest_ends({each.name: each.after for each in pieces}, quickest)
+    timed = [modes for name, modes in possible.items() if quickest[name]]
+    speeds = [SpeedEnvelope.of((m.width, 1 / m.seconds) for m in modes) for modes in timed]
+    return max(0.0, *path.values(), malleable_seconds(speeds, lanes.count))

@@ -7,26 +7,20 @@ from random import Random
 
 from planner.placer.list_schedule import PieceGraph
 from planner.placer.malleable import placement_bound
-from planner.placer.pieces import Lanes, Piece, Placement, Pricing
+from planner.placer.pieces import Lanes, Piece, Placement
 from planner.placer.schedule_search import ScheduleSearch, State, allotments
 
 EFFORT = 100_000  # pieces placed
 
 
-def place(
-    pieces: Sequence[Piece],
-    lanes: Sequence[Lanes],
-    pricing: Pricing | None = None,
-    effort: int = EFFORT,
-) -> Placement | None:
+def place(pieces: Sequence[Piece], lanes: Lanes, effort: int = EFFORT) -> Placement | None:
     """The best placement found, None where none was; `effort`: pieces that the search may place.
 
     All lists with all modes are tried if they are few, which finds the least makespan where list schedules do. Else
-    moves improve them; the pieces as they stand, each in its first mode, are among the starts. With `pricing`, seconds
-    of a mode are the least that it may give.
+    moves improve them; the pieces as they stand, each in its first mode, are among the starts.
     """
     search: ScheduleSearch[int] = ScheduleSearch(
-        PieceGraph.of(pieces, lanes, pricing),
+        PieceGraph.of(pieces, lanes),
         lambda index, choice: pieces[index].modes[choice],
         lambda choices, draws: other_mode(pieces, choices, draws),
         placement_bound(pieces, lanes),

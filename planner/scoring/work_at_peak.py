@@ -39,11 +39,6 @@ def seconds_at_peak(plan: Plan, numbers: Sequence[int], ranks: Ranks | None = No
     }
 
 
-def plan_flops(plan: Plan) -> float:
-    """FLOPs of all steps and modules."""
-    return sum(module_flops(plan, range(len(plan.steps))).values())
-
-
 def module_flops(plan: Plan, numbers: Sequence[int]) -> dict[str, float]:
     """FLOPs of each module in these steps, recomputation not counted; of features that are kept in the mean of
     epochs.

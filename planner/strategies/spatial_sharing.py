@@ -18,7 +18,6 @@ from planner.errors import Unsupported
 from planner.plan.join_plans import round_digits
 from planner.plan.legal.plan_laws import require_legal
 from planner.plan.plan_file import Alternative, Plan
-from planner.plan.tasks.expand import expand
 from planner.scoring import with_score
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
@@ -64,13 +63,8 @@ def plan(inputs: Inputs, base: Plan | None) -> Plan:
 def best_shares(base: Plan, steps: int) -> tuple[Shares, float, int]:
     """The best shares found, in `steps` of a device, their simulated seconds, and how many were simulated."""
     shared = SharedPrices()
-    search = ShareSearch(
-        base,
-        expand(base),
-        pricing_of(base, shared),
-        lambda shares: fitting_seconds(with_shares(base, shares), shared),
-        steps,
-    )
+    threads = pricing_of(base, shared).device_shares.launch_threads
+    search = ShareSearch(base, threads, lambda shares: fitting_seconds(with_shares(base, shares), shared), steps)
     found, seconds = search.best()
     return found, seconds, len(search.known)
 

@@ -31,7 +31,7 @@ def graphs_of_works(draw):
 def test_each_item_is_placed_once_and_no_placement_beats_the_bound(works, devices):
     lanes = Lanes(devices, per_node=4)
     pieces = allocate(works, lanes, effort=800)
-    found = place(pieces, [lanes], effort=100)
+    found = place(pieces, lanes, effort=100)
     for work in works:
         assert sum(piece.items for piece in pieces if piece.work == work.name) == work.items
     ends = {work.name: [each.end for each in found.placed if each.piece.work == work.name] for work in works}
@@ -39,7 +39,7 @@ def test_each_item_is_placed_once_and_no_placement_beats_the_bound(works, device
         before = next(work.after for work in works if work.name == each.piece.work)
         assert all(each.start >= max(ends[name]) for name in before)
     bound = Allocation.of(works, devices).bound
-    assert bound <= placement_bound(pieces, [lanes]) * (1 + 1e-9) <= found.seconds * (1 + 1e-9)
+    assert bound <= placement_bound(pieces, lanes) * (1 + 1e-9) <= found.seconds * (1 + 1e-9)
     assert allocate(works, lanes, effort=800) == pieces
 
 
@@ -66,7 +66,7 @@ def test_seconds_that_are_linear_between_widths_are_no_bound():
     """
     works = [Work(name, 12, lambda width, items: items / width, (1, 4)) for name in "ab"]
     assert Allocation.of(works, 4).bound == pytest.approx(6.0)
-    assert place(allocate(works, Lanes(4), effort=2000), [Lanes(4)]).seconds == pytest.approx(6.0)
+    assert place(allocate(works, Lanes(4), effort=2000), Lanes(4)).seconds == pytest.approx(6.0)
 
 
 def test_levels_run_side_by_side():
@@ -77,7 +77,7 @@ def test_levels_run_side_by_side():
         for level, seconds in enumerate(chained)
     ]
     allocation = Allocation.of(works, 2)
-    assert place(allocate(works, Lanes(2)), [Lanes(2)]).seconds == allocation.bound == 11.0
+    assert place(allocate(works, Lanes(2)), Lanes(2)).seconds == allocation.bound == 11.0
     assert allocation.seconds_of_levels == 20.0
 
 
@@ -93,6 +93,6 @@ def test_towers_of_many_tasks_end_near_the_malleable_optimum(tasks):
     for overhead in (20e-6, 100e-6):
         for devices in (8, 16, 32):
             works, lanes = towers(tasks, devices, overhead, whole=False), Lanes(devices, per_node=8)
-            found = place(allocate(works, lanes, effort=40_000), [lanes], effort=100)
+            found = place(allocate(works, lanes, effort=40_000), lanes, effort=100)
             over.append(found.seconds / Allocation.of(works, devices).seconds_of_levels)
     assert median(over) <= 1.06 and max(over) <= 1.09

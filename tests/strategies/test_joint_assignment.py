@@ -24,9 +24,9 @@ from planner.strategies.assignment.step_estimate import EncoderWork, PipelineWor
 from planner.strategies.static.layouts_plan import (
     draft_of_layouts,
     falling_sizes,
-    joint_items,
     plan_of_layouts,
     plan_together,
+    pricing_for,
 )
 from planner.strategies.static.placement import placed_layouts
 from tests.examples import examples
@@ -67,7 +67,8 @@ def images_job(folder: Path, llm: str, vision: str, seed: int = 0) -> Inputs:
 
 
 def joint_of(inputs: Inputs) -> JointItems:
-    return joint_items(inputs, placed_layouts(inputs, False))
+    layouts = placed_layouts(inputs, False)
+    return JointItems(pricing_for(inputs, layouts), inputs, layouts, few_orders(inputs, layouts)[0])
 
 
 @pytest.mark.parametrize("seed", [0, 1])

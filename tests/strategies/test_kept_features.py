@@ -12,7 +12,7 @@ from planner.plan.legal.plan_laws import require_legal, violations
 from planner.plan.plan_file import Layout
 from planner.plan.tasks.expand import expand
 from planner.scoring import score
-from planner.scoring.work_at_peak import plan_flops
+from planner.scoring.work_at_peak import module_flops
 from planner.specs.base import Ranks, with_fields
 from planner.specs.inputs import JobOptions, load_job
 from planner.specs.parallelism import Parallelism
@@ -86,7 +86,7 @@ def test_a_forward_takes_its_share_of_computing_and_the_bytes_over_the_rate(tmp_
             reading = task.tokens / 4 * WIDE / (gb_per_s * 1e9)
             assert kept.price(task).value == pytest.approx(price(task).value / epochs + reading, rel=1e-9)
         assert score(plan).step_seconds < score(computed).step_seconds
-        assert plan_flops(plan) < plan_flops(computed)
+        assert module_flops(plan, [0])["vit"] < module_flops(computed, [0])["vit"]
 
 
 @pytest.mark.slow

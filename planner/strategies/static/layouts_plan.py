@@ -249,11 +249,6 @@ def with_orders(plan: Plan, orders: Orders) -> Plan:
     return with_fields(plan, steps=(with_fields(step, order={"place": rules} if rules else {}),))
 
 
-def joint_items(inputs: Inputs, layouts: dict[str, Layout]) -> JointItems:
-    """The samples of a batch with what they read, to be assigned to replicas of these layouts."""
-    return JointItems(pricing_for(inputs, layouts), inputs, layouts, few_orders(inputs, layouts)[0])
-
-
 def pricing_for(inputs: Inputs, layouts: dict[str, Layout], shared: SharedPrices | None = None) -> Pricing:
     """What prices items of modules with these layouts."""
     return pricing_of_draft(inputs, plan_uses(inputs, layouts, ()), layouts, shared)

@@ -16,7 +16,7 @@ def wave_passes(exchange: TowerExchange, lanes: Lanes, effort: int) -> Iterator[
     towers = exchange.towers
     for counted in (0.0, 1.0):
         works = [tower_work(exchange, at, lanes.count, counted) for at in range(len(towers))]
-        found = place(allocate(works, lanes, effort), [lanes], effort=effort // 4)
+        found = place(allocate(works, lanes, effort), lanes, effort // 4)
         assert found, "towers without bytes find room"
         yield passes_of({tower.name: tower for tower in towers}, found.placed)
 
