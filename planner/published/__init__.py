@@ -7,21 +7,3 @@ from planner.published.published_case import CasePrediction, PublishedCase, Reco
 from planner.published.read_published import read_published
 from planner.published.record_files import is_published_file
 from planner.published.shipped_profiles import reachable_network, timing_of_case
-
-__all__ = [
-    "CaseGroup",
-    "CasePrediction",
-    "PublishedCase",
-    "RecordOrigin",
-    "SkippedRecord",
-    "each_setup",
-    "group_cases",
-    "is_published_file",
-    "machines_as_shipped",
-    "mean_over_setups",
-    "predict_cases",
-    "reachable_network",
-    "read_published",
-    "setup_shares",
-    "timing_of_case",
-]

@@ -10,25 +10,3 @@ from planner.report.runs_page import RUN_HEADS, run_cells, runs_page
 from planner.report.schedule_page import schedule_page
 from planner.report.serving_page import serving_page
 from planner.report.timeline_page import timeline_page
-
-__all__ = [
-    "RUN_HEADS",
-    "Page",
-    "PageStep",
-    "ReplayFindings",
-    "ledger_page",
-    "plan_page",
-    "pool_page",
-    "recorded_step",
-    "replay_page",
-    "run_cells",
-    "runs_page",
-    "schedule_page",
-    "serving_page",
-    "share_text",
-    "signed_share",
-    "simulated_step",
-    "skip_reasons",
-    "time_errors",
-    "timeline_page",
-]
