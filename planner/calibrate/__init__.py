@@ -13,24 +13,3 @@ from planner.calibrate.left_out import with_left_out_seconds
 from planner.calibrate.own_run import CalibratedRun, calibrated_to_run, known_runs, write_own_runs
 from planner.calibrate.published_fit import calibrate_published, errors_by_source
 from planner.calibrate.trace_fit import calibrate_traces
-
-__all__ = [
-    "GENERIC",
-    "CalibratedDevice",
-    "CalibratedRun",
-    "CoefficientName",
-    "FittedCoefficients",
-    "PublishedFit",
-    "calibrate_published",
-    "calibrate_tables",
-    "calibrate_traces",
-    "calibrated_to_run",
-    "errors_by_source",
-    "known_runs",
-    "median_after_one_run",
-    "prior_of",
-    "sustained_rates",
-    "with_left_out_seconds",
-    "write_fit",
-    "write_own_runs",
-]

@@ -5,21 +5,3 @@ from planner.check.case_folder import all_findings, check_folder, update_folder
 from planner.check.compare import compare
 from planner.check.finding import BLOCKING, Finding, Tolerances, exit_code, label, to_markdown, verdict
 from planner.check.review_files import annotations, junit
-
-__all__ = [
-    "BLOCKING",
-    "CheckedCase",
-    "Finding",
-    "Solving",
-    "Tolerances",
-    "all_findings",
-    "annotations",
-    "check_folder",
-    "compare",
-    "exit_code",
-    "junit",
-    "label",
-    "to_markdown",
-    "update_folder",
-    "verdict",
-]

@@ -1,7 +1,3 @@
 """The command line: its verbs, views of what is printed, and exit codes of errors."""
 
 from planner.cli.app import main
-
-__all__ = [
-    "main",
-]

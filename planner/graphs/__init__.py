@@ -2,15 +2,3 @@
 
 from planner.graphs.choose_order import CountedOrder, OrderAnswer, OrderQuestion, choose_order
 from planner.graphs.read_graph import Graph, graph_of, read_graph, read_labels, read_nodes
-
-__all__ = [
-    "CountedOrder",
-    "Graph",
-    "OrderAnswer",
-    "OrderQuestion",
-    "choose_order",
-    "graph_of",
-    "read_graph",
-    "read_labels",
-    "read_nodes",
-]

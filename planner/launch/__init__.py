@@ -8,23 +8,3 @@ from planner.launch.processes import Supervision, die_with_parent, launch, start
 from planner.launch.task_board import BegunTask
 from planner.launch.traffic import SentBytes, TrafficKind
 from planner.launch.worker import DeviceKind, Worker, joined_world, usable_cores, worker_from_environment
-
-__all__ = [
-    "BegunTask",
-    "DeviceKind",
-    "HangLimits",
-    "SentBytes",
-    "Supervision",
-    "TrafficKind",
-    "Worker",
-    "contents_ahead",
-    "describe_exception",
-    "die_with_parent",
-    "handling_interrupts",
-    "ignoring_interrupts",
-    "joined_world",
-    "launch",
-    "start_fork_server",
-    "usable_cores",
-    "worker_from_environment",
-]

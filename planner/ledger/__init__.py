@@ -23,38 +23,3 @@ from planner.ledger.slow_ranks import ComparedRanks, SlowRank, SlowRankWatch
 from planner.ledger.step_difference import DifferenceLine, StepDifference, explain_difference, sum_by_name
 from planner.ledger.step_overlay import StepOverlay, measured_steps_of_plan, overlay_steps
 from planner.ledger.work_kinds import KindSeconds, MeasuredTask, measured_timeline, seconds_by_kind
-
-__all__ = [
-    "AccuracyFigures",
-    "AccuracyReport",
-    "ComparedRanks",
-    "ComparedRun",
-    "DifferenceLine",
-    "KindSeconds",
-    "MeasuredTask",
-    "PeakMemoryUse",
-    "PredictedRecord",
-    "RunDrift",
-    "RunEntry",
-    "SlowRank",
-    "SlowRankWatch",
-    "StepDifference",
-    "StepOverlay",
-    "UnreadLine",
-    "accuracy_json",
-    "accuracy_of_folder",
-    "append_entry",
-    "compare_run",
-    "default_path",
-    "drift_by_plan",
-    "explain_difference",
-    "fullest_rank",
-    "measured_steps_of_plan",
-    "measured_timeline",
-    "memory_uses",
-    "overlay_steps",
-    "peak_memory_use",
-    "read_entries",
-    "seconds_by_kind",
-    "sum_by_name",
-]

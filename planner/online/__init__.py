@@ -8,5 +8,3 @@ from planner.online.catalogue_placement import with_group_catalogue
 from planner.online.plan_inputs import inputs_of_plan
 from planner.online.planner_process import plan_anew, run_planner
 from planner.plan.step_files import trained_steps
-
-__all__ = ["inputs_of_plan", "plan_anew", "run_planner", "trained_steps", "with_group_catalogue"]

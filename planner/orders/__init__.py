@@ -6,18 +6,3 @@ from planner.orders.order_search import search_order
 from planner.orders.pipeline_problem import Order, OrderObjective, PipelineProblem, StageTable
 from planner.orders.sequence_search import search_sequences
 from planner.orders.slot_timing import MEMORY_ROUNDING, objective_seconds, peak_activations, slot_times
-
-__all__ = [
-    "MEMORY_ROUNDING",
-    "Order",
-    "OrderObjective",
-    "PipelineProblem",
-    "StageTable",
-    "bound_any_sequence",
-    "bound_fixed_sequence",
-    "objective_seconds",
-    "peak_activations",
-    "search_order",
-    "search_sequences",
-    "slot_times",
-]

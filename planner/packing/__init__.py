@@ -9,27 +9,3 @@ from planner.packing.packed_groups import PackedGroup, Packing, canonical_order,
 from planner.packing.rank_placement import place_packing
 from planner.packing.sample_packs import pack_samples
 from planner.packing.stream_search import stream_search
-
-__all__ = [
-    "LongShort",
-    "PackedGroup",
-    "PackedLoads",
-    "Packing",
-    "SplitProblem",
-    "best_balanced",
-    "best_of_each_pool",
-    "canonical_order",
-    "even_packs",
-    "exchange_loads",
-    "longest_first",
-    "longest_work_last",
-    "mean_shares",
-    "one_item_per_micro_batch",
-    "pack_samples",
-    "packing_seconds",
-    "place_packing",
-    "rank_seconds",
-    "search_makespans",
-    "split_long",
-    "stream_search",
-]

@@ -4,18 +4,3 @@ from planner.placer.allocate import Allocation, Work, allocate
 from planner.placer.malleable import SpeedEnvelope, malleable_seconds, placement_bound
 from planner.placer.pieces import Lanes, Mode, Piece, Placed, Placement
 from planner.placer.place import place
-
-__all__ = [
-    "Allocation",
-    "Lanes",
-    "Mode",
-    "Piece",
-    "Placed",
-    "Placement",
-    "SpeedEnvelope",
-    "Work",
-    "allocate",
-    "malleable_seconds",
-    "place",
-    "placement_bound",
-]

@@ -12,36 +12,3 @@ from planner.policies.replay import replayed
 from planner.policies.schedule import Schedule, happened, schedule_jobs
 from planner.policies.want import Want, Wants
 from planner.policies.wanted_actions import decided_anew
-
-__all__ = [
-    "CLIPPED",
-    "FEATURES",
-    "HIDDEN",
-    "LEARNED",
-    "LINE",
-    "ORDERS",
-    "PLACE_NAMES",
-    "TEACHERS",
-    "Allocation",
-    "ElasticChoice",
-    "ElasticServing",
-    "Floats",
-    "Grants",
-    "LearnedPolicy",
-    "PolicyWeights",
-    "Schedule",
-    "Want",
-    "Wants",
-    "decided_anew",
-    "granted",
-    "happened",
-    "least_makespan",
-    "nearest_gpus",
-    "placed",
-    "policy",
-    "policy_names",
-    "read_policy",
-    "replayed",
-    "schedule_jobs",
-    "towards",
-]

@@ -3,16 +3,3 @@
 from planner.pools.choose import PoolAnswer, choose
 from planner.pools.search import Judged, Point
 from planner.pools.texts import HEADS, bill_text, downtime_text, notes, point_cells, question_text
-
-__all__ = [
-    "HEADS",
-    "Judged",
-    "Point",
-    "PoolAnswer",
-    "bill_text",
-    "choose",
-    "downtime_text",
-    "notes",
-    "point_cells",
-    "question_text",
-]

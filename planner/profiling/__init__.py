@@ -5,16 +5,3 @@ from planner.profiling.loader_profile import MeasuredLoader, items_per_second, l
 from planner.profiling.measure_profile import ProfileOptions, profile
 from planner.profiling.measure_shares import profile_shares
 from planner.profiling.measurement_context import device_name, gpu_count
-
-__all__ = [
-    "MeasuredLoader",
-    "ProfileOptions",
-    "device_name",
-    "gpu_count",
-    "items_per_second",
-    "loader_of_job",
-    "loader_of_object",
-    "measure_loader",
-    "profile",
-    "profile_shares",
-]

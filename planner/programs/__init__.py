@@ -12,20 +12,3 @@ from planner.programs.interval_scheduling import (
 )
 from planner.programs.program import Floats, Program, ProgramBuilder
 from planner.programs.solver_answer import Solution, SolverLimits
-
-__all__ = [
-    "BACKENDS",
-    "Floats",
-    "IntervalProblem",
-    "IntervalSchedule",
-    "MeasuredSpan",
-    "Precedence",
-    "Program",
-    "ProgramBuilder",
-    "Reservation",
-    "Solution",
-    "SolverLimits",
-    "heaviest_matching",
-    "schedule_intervals",
-    "solve",
-]

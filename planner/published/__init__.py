@@ -7,21 +7,3 @@ from planner.published.published_case import CasePrediction, PublishedCase, Reco
 from planner.published.read_published import read_published
 from planner.published.record_files import is_published_file
 from planner.published.shipped_profiles import device_profile, machine_as_shipped, pricing_machine
-
-__all__ = [
-    "CaseGroup",
-    "CasePrediction",
-    "PublishedCase",
-    "RecordOrigin",
-    "SkippedRecord",
-    "device_profile",
-    "each_setup",
-    "group_cases",
-    "is_published_file",
-    "log_seconds",
-    "machine_as_shipped",
-    "predict_cases",
-    "pricing_machine",
-    "read_published",
-    "setup_shares",
-]

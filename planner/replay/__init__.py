@@ -11,24 +11,3 @@ from planner.replay.recording.recorded_names import is_communication, kernel_cla
 from planner.replay.recording.recorded_trace import RecordedTrace
 from planner.replay.timing.critical_path import OperatorShare, PathLink, find_critical_path, rank_operators
 from planner.replay.timing.timed_replay import Replay, ReplayedStep, replay_graphs
-
-__all__ = [
-    "DEPENDENCY_KINDS",
-    "DependencyKind",
-    "OperatorShare",
-    "PathLink",
-    "RecordedTrace",
-    "RecordedWork",
-    "Replay",
-    "ReplayedStep",
-    "ShapedOperator",
-    "build_graph",
-    "find_critical_path",
-    "find_traces",
-    "is_communication",
-    "kernel_class",
-    "rank_operators",
-    "read_kineto_trace",
-    "read_operators",
-    "replay_graphs",
-]

@@ -18,29 +18,3 @@ from planner.report.runs_page import LAST_RUN_HEADS, RUN_HEADS, last_run_cells, 
 from planner.report.schedule_page import schedule_page
 from planner.report.serving_page import serving_page
 from planner.report.timeline_page import timeline_page
-
-__all__ = [
-    "LAST_RUN_HEADS",
-    "RANKING_HEADS",
-    "RUN_HEADS",
-    "Page",
-    "PageStep",
-    "ReplayFindings",
-    "last_run_cells",
-    "ledger_page",
-    "plan_page",
-    "pool_page",
-    "ranking_cells",
-    "recorded_step",
-    "replay_page",
-    "run_cells",
-    "runs_page",
-    "schedule_page",
-    "serving_page",
-    "share_text",
-    "signed_share",
-    "simulated_step",
-    "skip_reasons",
-    "time_errors",
-    "timeline_page",
-]

@@ -9,28 +9,3 @@ from planner.serving.launched import launch_script
 from planner.serving.served_inputs import Asked, ServedInputs, served_inputs
 from planner.serving.split_bounds import SplitBounds
 from planner.serving.splits import FAMILIES, Family, Share, Split
-
-__all__ = [
-    "FAMILIES",
-    "ORDERS",
-    "Asked",
-    "ElasticAnswer",
-    "Family",
-    "Found",
-    "Question",
-    "ServedInputs",
-    "ServingAnswer",
-    "Share",
-    "Split",
-    "SplitBounds",
-    "actions_file",
-    "answer",
-    "best_split",
-    "decided_again",
-    "elastic_answer",
-    "family_splits",
-    "greatest",
-    "is_repriced",
-    "launch_script",
-    "served_inputs",
-]

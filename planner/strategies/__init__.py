@@ -17,27 +17,3 @@ from planner.strategies.table import (
     strategy_deciding,
     unsupported,
 )
-
-__all__ = [
-    "BEST",
-    "STRATEGIES",
-    "Candidate",
-    "DividedLoader",
-    "RefiningStrategy",
-    "SolvedJob",
-    "Strategy",
-    "StrategyEntry",
-    "base_strategy",
-    "best_of_candidates",
-    "candidate_inputs",
-    "data_parallel_layouts",
-    "decided_by",
-    "decides_layouts",
-    "divide_loader",
-    "plan_uses",
-    "refining_strategy",
-    "solving_strategy",
-    "strategy_called",
-    "strategy_deciding",
-    "unsupported",
-]

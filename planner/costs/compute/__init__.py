@@ -7,11 +7,3 @@ from planner.costs.compute.assumed_rates import (
     link_gb_per_s,
     step_spread,
 )
-
-__all__ = [
-    "ASSUMED_SPREAD",
-    "adapter_gb_per_s",
-    "complete_rates",
-    "link_gb_per_s",
-    "step_spread",
-]

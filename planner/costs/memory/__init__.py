@@ -15,28 +15,3 @@ from planner.costs.memory.offload import Offloading
 from planner.costs.memory.pipeline_activations import in_flight
 from planner.costs.memory.stage_bytes import StageBytes, stages_bytes
 from planner.costs.memory.token_caps import ActivationBytes, resident_footprint
-
-__all__ = [
-    "FRAGMENTED",
-    "OFFLOAD_STEPS",
-    "ActivationBytes",
-    "Footprint",
-    "LayerKept",
-    "LayerRoom",
-    "Offloading",
-    "StageBytes",
-    "allowed_bytes",
-    "device_accounting",
-    "footprint",
-    "fullest_stage",
-    "in_flight",
-    "layer_kept",
-    "layer_room",
-    "layer_token_bytes",
-    "layers_on_stage",
-    "moment_width",
-    "oom_chance",
-    "resident_footprint",
-    "stages_bytes",
-    "usual_kind",
-]

@@ -10,14 +10,3 @@ from planner.costs.serving.stage_prices import (
     line_table,
     tabled,
 )
-
-__all__ = [
-    "MOST_TABLED",
-    "EncodePrices",
-    "IterationPrices",
-    "StagePrices",
-    "fitted_prices",
-    "line_table",
-    "rated_prices",
-    "tabled",
-]

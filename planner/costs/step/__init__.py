@@ -16,22 +16,3 @@ from planner.costs.step.least_step import (
 from planner.costs.step.stage_seconds import item_seconds, one_rank
 from planner.costs.step.static_step import FeedingEncoder, StepSeconds, fed_step_seconds, static_step_seconds
 from planner.costs.step.step_constant import first_to_cover
-
-__all__ = [
-    "FeedingEncoder",
-    "LinesOfStages",
-    "StepItems",
-    "StepSeconds",
-    "behind_first_rank_by_layers",
-    "fed_step_seconds",
-    "first_to_cover",
-    "item_seconds",
-    "least_busy_seconds",
-    "least_exchange_seconds",
-    "least_path_seconds",
-    "least_step_seconds",
-    "lines_of_stages",
-    "one_rank",
-    "seconds_behind",
-    "static_step_seconds",
-]

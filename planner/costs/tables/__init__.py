@@ -13,24 +13,3 @@ from planner.costs.tables.shard_options import (
 from planner.costs.tables.sharding_group import ShardingGroup, possible_groups, sharding_group
 from planner.costs.tables.table_bound import cheapest, least_seconds, table_bound
 from planner.costs.tables.table_loads import TableLoads, plan_group, rank_samples, table_loads
-
-__all__ = [
-    "CUTS",
-    "ON_ALL",
-    "ON_NODES",
-    "ON_RANKS",
-    "ShardOptions",
-    "ShardingGroup",
-    "TableLoads",
-    "cheapest",
-    "least_seconds",
-    "plan_group",
-    "possible_groups",
-    "priced_cuts",
-    "rank_samples",
-    "shard_options",
-    "shard_ranks",
-    "sharding_group",
-    "table_bound",
-    "table_loads",
-]

@@ -9,25 +9,3 @@ from planner.launch.communication.process_groups import ProcessGroups
 from planner.launch.communication.ragged_collectives import RaggedGroup
 from planner.launch.communication.tensor_collectives import tensor_parallel_over
 from planner.launch.communication.unified_sequence_parallel import SharedMicroBatch, sequence_parallel_over
-
-__all__ = [
-    "ALL_GATHER",
-    "REDUCE_SCATTER",
-    "Channel",
-    "Channels",
-    "CommunicationMeter",
-    "ExpectedMessage",
-    "ProcessGroups",
-    "RaggedGroup",
-    "RankPair",
-    "SharedMicroBatch",
-    "all_gather_messages",
-    "barrier",
-    "broadcast_message",
-    "dispatchers_by_layer",
-    "gather_messages",
-    "prepare",
-    "sequence_parallel_over",
-    "tensor_parallel_over",
-    "time_collective",
-]

@@ -4,13 +4,3 @@ from planner.models.autograd.activation_offload import ActivationOffload, HostCo
 from planner.models.autograd.auxiliary_loss import AuxiliaryLosses
 from planner.models.autograd.deferred_weights import DeferredGradients, deferring_weight_gradients
 from planner.models.autograd.saved_tensors import packing_saved_tensors
-
-__all__ = [
-    "ActivationOffload",
-    "AuxiliaryLosses",
-    "DeferredGradients",
-    "HostCopier",
-    "deferring_weight_gradients",
-    "offloading_activations",
-    "packing_saved_tensors",
-]

@@ -19,22 +19,3 @@ from planner.models.checkpoints.safetensors_files import (
     DTYPES,
 )
 from planner.models.checkpoints.stored_shards import HeldShard, StoredShards, read_shards, write_shards
-
-__all__ = [
-    "DTYPES",
-    "DTYPE_NAMES",
-    "HeldShard",
-    "InitialWeights",
-    "StoredShards",
-    "all_finite",
-    "fill_from_shards",
-    "parameter_shapes",
-    "read_shards",
-    "require_checkpoint",
-    "require_native_shapes",
-    "require_same_function",
-    "save_checkpoint_streamed",
-    "saveable",
-    "set_initial_weights",
-    "write_shards",
-]

@@ -15,21 +15,3 @@ from planner.models.inputs.training_items import (
     packed_contents,
     synthetic_batch,
 )
-
-__all__ = [
-    "ClickSource",
-    "HeldSpan",
-    "ItemGrids",
-    "PackedContents",
-    "PlannedItems",
-    "SampleFolderSource",
-    "SampleSource",
-    "TokenFolder",
-    "batch_of_documents",
-    "check_batch",
-    "fed_source",
-    "held_spans",
-    "packed_contents",
-    "sample_source",
-    "synthetic_batch",
-]

@@ -3,10 +3,3 @@
 from planner.models.kernels.attention import packed_attention
 from planner.models.kernels.attention_tiles import Masking
 from planner.models.kernels.blockwise import Spans, blockwise_attention
-
-__all__ = [
-    "Masking",
-    "Spans",
-    "blockwise_attention",
-    "packed_attention",
-]

@@ -2,9 +2,3 @@
 
 from planner.models.layers.layer import NetworkLayer
 from planner.models.layers.position_encoding import PositionEncoding, encoding_tensors
-
-__all__ = [
-    "NetworkLayer",
-    "PositionEncoding",
-    "encoding_tensors",
-]

@@ -1,7 +1,3 @@
 """Whole networks over packed batches: decoders, and encoders of text, images and sound."""
 
 from planner.models.networks.network import Network
-
-__all__ = [
-    "Network",
-]

@@ -6,18 +6,3 @@ from planner.replay.timing.job_ranks import require_one_job
 from planner.replay.timing.late_ranks import LateCause, Straggler, find_stragglers, named_cause
 from planner.replay.timing.timed_replay import median_step_error, worst_step_error
 from planner.replay.timing.verdict import Verdict, step_verdict
-
-__all__ = [
-    "LateCause",
-    "ReplayComparison",
-    "Straggler",
-    "Verdict",
-    "compare_replays",
-    "find_stragglers",
-    "median_step_error",
-    "named_cause",
-    "require_one_job",
-    "step_verdict",
-    "worst_step_error",
-    "write_chrome_trace",
-]

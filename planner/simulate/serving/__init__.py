@@ -6,29 +6,3 @@ from planner.simulate.serving.history import NEVER, Served, ServingHistory
 from planner.simulate.serving.instance import ANSWERS, IDLE, IMAGES, PROMPTS, SWITCH
 from planner.simulate.serving.serving_state import InstanceView, ServingAction, ServingDecide, ServingState
 from planner.simulate.serving.setup import BLOCK, STAGE_SETS, InstanceSpec, QueueOrder, ServingSetup, Stages, pages_of
-
-__all__ = [
-    "ANSWERS",
-    "BLOCK",
-    "IDLE",
-    "IMAGES",
-    "NEVER",
-    "PROMPTS",
-    "STAGE_SETS",
-    "SWITCH",
-    "FeatureCache",
-    "InstanceSpec",
-    "InstanceView",
-    "PrefixCache",
-    "QueueOrder",
-    "Served",
-    "ServingAction",
-    "ServingClock",
-    "ServingDecide",
-    "ServingHistory",
-    "ServingSetup",
-    "ServingState",
-    "Stages",
-    "pages_of",
-    "work_seconds",
-]

@@ -3,5 +3,3 @@
 from planner.specs.tables.read_tables import TableFile, read_tables
 from planner.specs.tables.table import CACHES, MAX_TABLES, Cut, JobTables, Replicas, Table
 from planner.specs.tables.torchrec_configs import read_configs
-
-__all__ = ["CACHES", "MAX_TABLES", "Cut", "JobTables", "Replicas", "Table", "TableFile", "read_configs", "read_tables"]

@@ -5,5 +5,3 @@ from planner.strategies.assignment.joint_assignment import JointItems
 from planner.strategies.assignment.joint_streams import AssignmentRule
 from planner.strategies.assignment.module_items import item_line, micro_batch_count
 from planner.strategies.assignment.packed_modules import packs_samples
-
-__all__ = ["AssignmentRule", "JointItems", "few_orders", "item_line", "micro_batch_count", "orders_of", "packs_samples"]

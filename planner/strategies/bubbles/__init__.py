@@ -5,15 +5,3 @@ from planner.strategies.bubbles.encoder_modes import encoder_modes, numbers_of_p
 from planner.strategies.bubbles.encoder_passes import GapProblem, gap_problem
 from planner.strategies.bubbles.gap_schedule import POLICIES, GapSchedule, GapStream
 from planner.strategies.bubbles.placed_plan import placed
-
-__all__ = [
-    "POLICIES",
-    "GapProblem",
-    "GapSchedule",
-    "GapStream",
-    "baseline_alternatives",
-    "encoder_modes",
-    "gap_problem",
-    "numbers_of_passes",
-    "placed",
-]

@@ -2,5 +2,3 @@
 
 from planner.strategies.sharded_tables.choose_groups import PlacedTables, TableProblem, choose_groups, placement_error
 from planner.strategies.sharded_tables.search import place_tables
-
-__all__ = ["PlacedTables", "TableProblem", "choose_groups", "place_tables", "placement_error"]

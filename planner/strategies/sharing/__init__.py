@@ -2,5 +2,3 @@
 
 from planner.strategies.sharing.share_search import STEPS, ShareSearch
 from planner.strategies.sharing.shared_plan import Shares, sharing_modules, with_shares
-
-__all__ = ["STEPS", "ShareSearch", "Shares", "sharing_modules", "with_shares"]

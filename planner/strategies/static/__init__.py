@@ -20,33 +20,3 @@ from planner.strategies.static.memory_fit import MemoryFit, StageMemory, memory_
 from planner.strategies.static.nearest_change import Change, FieldChange
 from planner.strategies.static.static_prediction import StepTimePrediction, predict_job, predict_plan
 from planner.strategies.static.tried_change import fitting_change, solve_fixed
-
-__all__ = [
-    "AS_FIXED",
-    "Change",
-    "EstimatedDraft",
-    "FieldChange",
-    "MemoryFit",
-    "StageMemory",
-    "StepTimePrediction",
-    "assign_batch",
-    "changed_layouts",
-    "draft_of_layouts",
-    "drafts_of_batch",
-    "estimated_draft",
-    "first_that_fits",
-    "fitting_change",
-    "fitting_seconds",
-    "fixing",
-    "impossible_fields",
-    "memory_fit_of_job",
-    "memory_fit_of_plan",
-    "plan_of_layouts",
-    "predict_job",
-    "predict_plan",
-    "quicker_assignment",
-    "solve_fixed",
-    "undefined_items",
-    "unsupported_together",
-    "with_asked",
-]
