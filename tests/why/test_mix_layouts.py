@@ -37,7 +37,7 @@ def found(job):
     return choose(job)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_with_one_mix_it_is_the_plan_of_the_strategy(tmp_path):
     job = mixed_job(tmp_path)
     one, strategy = choose(job, "3:7"), pipeline.solve(job, replace(ONE, mix="3:7")).plan
