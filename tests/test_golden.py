@@ -35,7 +35,7 @@ def name_of(folder: Path) -> str:
 
 
 # Solved in seconds: `make check` solves them, too
-LONG = ("eyes-16", "llama-3-8b-h100x8", "one-stage", "qwen3-30b-a3b-h100x16", "two-stages")
+LONG = ("eyes-16", "llama-3-8b-h100x8", "one-stage", "qwen3-30b-a3b-h100x16", "three-towers", "two-stages")
 
 
 @pytest.mark.slow
@@ -44,7 +44,7 @@ LONG = ("eyes-16", "llama-3-8b-h100x8", "one-stage", "qwen3-30b-a3b-h100x16", "t
     [pytest.param(each, marks=pytest.mark.soak if each.name in LONG else ()) for each in SOLVED],
     ids=name_of,
 )
-@pytest.mark.every(2)
+@pytest.mark.every(3)
 def test_the_job_gives_the_stored_plan(folder, tmp_path, monkeypatch):
     """Wherever it is solved: `planner solve tests/golden/…/job.yaml -o tests/golden/…/plan.yaml` writes it anew."""
     stored = (folder / "plan.yaml").read_text(encoding="utf-8")

@@ -42,6 +42,7 @@ def work(plan):
     return Counter((a.module, item) for a in placed for item in a.items)
 
 
+@pytest.mark.soak
 def test_decided_layouts_are_fixed_for_all_batches_as_they_are(decided):
     folder, job, plan = decided
     fixed = with_layouts(job, {name: placed_layout(layout, plan.size) for name, layout in plan.layouts.items()})

@@ -15,6 +15,7 @@ from planner import files
 from planner.cli.app import app
 from planner.plan.formats import FORMATS
 from tests.documents import DOCS, HOME, PAGES, Block, blocks, commands, name_of, shown, spans
+from tests.examples import soaked
 from tests.typed import typed
 
 VERBS = typer.main.get_command(app).commands
@@ -79,7 +80,7 @@ def run_once(tmp_path_factory):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", RUN, ids=name_of)
+@pytest.mark.parametrize("page", soaked(RUN, RUN[::2]), ids=name_of)
 def test_output_is_what_comes(page, run_once, tmp_path, monkeypatch):
     """Every line that is shown comes, in that order. Commands run one after the other in one folder."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

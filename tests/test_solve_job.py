@@ -6,7 +6,6 @@ import pytest
 
 from planner import pipeline
 from planner.errors import Infeasible, InputError
-from planner.solve_job import inputs_again
 from planner.specs.inputs import JobOptions
 from tests.static_jobs import small_cluster
 
@@ -51,12 +50,6 @@ def test_a_static_layout_is_refused_where_groups_change(tmp_path, way):
     with pytest.raises(InputError, match=r"fix\.layouts has no place in it") as refused:
         solve(tmp_path, way, limits=fixed)
     assert "under `layout`" in refused.value.fix and "parallel_search" in refused.value.fix
-
-
-@pytest.mark.slow
-def test_a_plan_of_the_best_alternative_is_reproduced_by_its_job(tmp_path):
-    plan = solve(tmp_path)
-    assert pipeline.plan_of(inputs_again(tmp_path / "job.yaml", plan)) == plan
 
 
 MOE = """\

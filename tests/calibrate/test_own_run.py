@@ -46,6 +46,7 @@ def test_a_plan_is_predicted_nearer_to_its_run_and_no_further(plan, factor):
     assert abs(np.log(made.after / made.run.measured)) < 0.3 * abs(np.log(factor))
 
 
+@pytest.mark.soak
 def test_a_step_beyond_the_peak_is_refused_and_one_far_off_is_doubted(plan, caplog):
     peak = throughput(plan, 1.0).mfu  # seconds of the step at an MFU of 1
     with pytest.raises(InputError, match="times the peak"):

@@ -39,7 +39,7 @@ def check(folder):
     return pipeline.check(folder, None, Tolerances())
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_what_was_stored_is_what_is_solved(store):
     store("plain")
     store("deep/er/seeded", seed=3, effort=3, batches=2, first_row=16)

@@ -33,7 +33,7 @@ def here(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_question_is_answered_as_its_job_is_solved(here):
     answer = json.loads(planner("ask", *SMALL, "--json").stdout)
     folder = Path("llama-3-8b-8xh100-4096x16")

@@ -34,7 +34,7 @@ def test_a_run_is_told_with_the_plan_of_its_step(job, tmp_path):
     assert typed("planner show plan.yaml", tmp_path).code == 0
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_question_is_answered_with_a_front_and_a_page(tmp_path):
     asked = f"{ASK} --pool 8xh100,16xa100@1.5,8xv100 --tokens 1e10 --seq 4096 --batch 32 --budget $50,000 --days 9 -o f"
     printed = typed(f"{asked} --json", tmp_path)

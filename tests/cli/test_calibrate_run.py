@@ -22,7 +22,7 @@ def calibrate(monkeypatch, tmp_path):
     return lambda *words: CliRunner().invoke(app, ["calibrate", PLAN, *words])
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_run_that_was_typed_moves_the_prediction_and_is_written(calibrate, tmp_path):
     answer = json.loads(calibrate("--measured", "3s", "--json", "-o", str(tmp_path / "mine")).stdout)
     assert answer["predicted_seconds"] < answer["predicted_after_seconds"] < answer["measured_seconds"] == 3.0

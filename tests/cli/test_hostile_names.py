@@ -226,7 +226,7 @@ def run(command: str, folder: Path, monkeypatch) -> Printed:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("verb", soaked(VERBS, VERBS.keys() - {"profile", "demo"}))  # which measure
-@pytest.mark.every(3)
+@pytest.mark.every(5)
 def test_names_in_files_reach_no_terminal_as_they_stand(folder, monkeypatch, verb):
     for command in COMMANDS[verb]:
         done = run(command, folder, monkeypatch)

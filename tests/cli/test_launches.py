@@ -73,7 +73,7 @@ def test_the_job_that_is_exported_is_the_script_again(script, tmp_path):
     assert again[0] == again[1]
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_what_is_better_is_a_diff_of_flags(script, tmp_path):
     """No slower than before; every flag that goes is one of the script's."""
     planner("import", "megatron", script(), "--gpus", "64xh100", "-o", tmp_path / "j")

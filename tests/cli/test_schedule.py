@@ -175,7 +175,7 @@ def test_bad_input_is_told_in_three_lines(folder, command, code, message):
     assert [line.split(":")[0].split()[0] for line in printed.errors.splitlines()] == ["error", "at", "fix"]
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_steps_of_a_model_that_planner_knows_are_priced_by_its_search(tmp_path):
     """Twice the steps take twice as long, and a table of throughputs is not asked for."""
     head = "id,submit_s,gpus,steps,model\n"

@@ -60,6 +60,7 @@ def mutated(config, rng):
     return config
 
 
+@pytest.mark.soak
 @pytest.mark.filterwarnings("ignore")
 def test_the_parameters_of_transformers_or_one_error(transformers, tmp_path):
     rng, answers = random.Random(4), {"refused": 0, "not built": 0, "same": 0}

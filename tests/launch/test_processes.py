@@ -215,6 +215,7 @@ if __name__ == "__main__":
     "number",
     soaked([signal.SIGKILL, signal.SIGINT, signal.SIGTERM], [signal.SIGKILL, signal.SIGINT]),
 )
+@pytest.mark.every(2)
 def test_no_worker_outlives_the_launcher(number, tmp_path):
     script = tmp_path / "parent.py"
     script.write_text(PARENT)

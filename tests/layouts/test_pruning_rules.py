@@ -80,6 +80,7 @@ def pruned(tmp_path_factory):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rule", RULES)
+@pytest.mark.every(2)
 def test_the_best_is_no_quicker_without_a_rule(pruned, monkeypatch, rule):
     monkeypatch.setattr(space, rule, RULES[rule])
     more = False

@@ -41,16 +41,16 @@ class Enough(Exception):
 
 @pytest.mark.slow
 def test_the_same_seed_is_the_same_bytes_also_where_it_was_cut_off(tmp_path):
-    whole = train_policy(plan_of(2), tmp_path / "one", silent).weights.data()
+    whole = train_policy(plan_of(2, 20), tmp_path / "one", silent).weights.data()
 
     def cut(done, of, what):
         if "rounds" in what and done == 1:
             raise Enough
 
     with pytest.raises(Enough):
-        train_policy(plan_of(2), tmp_path / "two", cut)
+        train_policy(plan_of(2, 20), tmp_path / "two", cut)
     assert (tmp_path / "two").exists()
-    assert train_policy(plan_of(2), tmp_path / "two", silent).weights.data() == whole
+    assert train_policy(plan_of(2, 20), tmp_path / "two", silent).weights.data() == whole
 
 
 @pytest.mark.soak

@@ -85,9 +85,8 @@ def test_what_fits_nowhere_becomes_no_piece():
     assert allocate([Work("wide", 8, line(1.0, 1.0), (4, 8))], Lanes(2)) == () == allocate([], Lanes(2))
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("tasks", [4, 7, 10])
-@pytest.mark.every(3)
 def test_towers_of_many_tasks_end_near_the_malleable_optimum(tasks):
     over = []
     for overhead in (20e-6, 100e-6):

@@ -34,7 +34,7 @@ def printed(text: str) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", JOBS)
-@pytest.mark.every(6)
+@pytest.mark.every(12)
 def test_layouts_that_are_printed_give_the_same_when_they_are_fixed(case, tmp_path):
     model, ranks, sizes, fixed = JOBS[case]
     cluster = small_cluster(tmp_path, "h100-80gb", ranks)

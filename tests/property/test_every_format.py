@@ -131,7 +131,7 @@ def test_the_files_are_right_as_they_stand(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FORMATS)
 def test_changed_files_of_every_format(name):
-    check(name, 40, seed=1)
+    check(name, 20, seed=1)
 
 
 @pytest.mark.soak

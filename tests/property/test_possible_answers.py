@@ -14,7 +14,7 @@ from planner.errors import PlannerError
 from tests.examples import share
 from tests.random_layouts import drawn_job
 
-JOBS, BATCHES = 2000, 20
+JOBS, BATCHES = 2000, 40
 FOUND = (83, 100, 292, 642)  # once ended in an exception, or with less than no bubble
 EXACT = 1e-9
 

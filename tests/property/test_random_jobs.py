@@ -32,7 +32,7 @@ ENCODERS = {
     "features": ("computed", "host"),
     "ranks": ("0", "0-1", "2-3", "first_stage", "0-7"),
 }  # fmt: skip
-CASES, BATCHES = 240, 40  # drawn jobs, and tests that they are spread over
+CASES, BATCHES = 240, 60  # drawn jobs, and tests that they are spread over
 
 
 def drawn_fields(rng: random.Random, encoder: bool) -> dict[str, object]:

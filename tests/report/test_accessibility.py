@@ -49,6 +49,7 @@ def test_no_rule_is_broken(chromium, axe, tmp_path, name, phone, dark):
     assert chromium.run(RULES) == []
 
 
+@pytest.mark.soak
 def test_a_rule_that_is_broken_is_found(chromium, axe, tmp_path):
     path = tmp_path / "page.html"
     path.write_text('<html data-ready="1"><body><img src="x"><p style="color:#bbb">pale</p></body></html>')

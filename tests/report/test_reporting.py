@@ -211,7 +211,7 @@ def test_the_page_is_written_whole_or_not_at_all(tmp_path):
     assert files.read_text(PLANS["demo"])
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_the_same_bytes_in_any_process(tmp_path):
     """Whatever order this Python gives to sets."""
     pages = []

@@ -15,6 +15,7 @@ from planner.plan.tokens.resharding import is_between_modules
 from planner.runtime.exchange.edge_transfers import edge_transfers, transfer_key
 from planner.runtime.execution_order import task_gathered_encoders
 from planner.runtime.preflight.deadlocks import DryRun, require_no_deadlock, task_lists
+from tests.examples import share
 from tests.plans import encoder_plan, sharded_plan, staged_plan
 from tests.runtime.training_worlds import spread
 from tests.several import at_other_times, legal
@@ -159,7 +160,7 @@ def test_the_error_says_which_rank_and_which_task():
 
 @pytest.mark.slow
 def test_no_legal_plan_of_two_modules_is_refused():
-    plans = legal(0, 60)
-    assert len(plans) == 60
+    plans = legal(0, share(200))
+    assert len(plans) == share(200)
     for plan in [*plans.values(), *(at_other_times(plan, seed) for seed, plan in plans.items())]:
         require_no_deadlock(plan, task_lists(expand(plan)), "here")

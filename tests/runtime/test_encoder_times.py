@@ -107,6 +107,7 @@ def results(request):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", soaked(PLANS, OFTEN))
+@pytest.mark.every(2)
 def test_loss_and_gradients_are_those_of_one_process(results, name):
     require_those_of_one_process(PLANS[name], results[name].verify)
 

@@ -92,6 +92,7 @@ def results(request):
 
 
 @pytest.mark.parametrize(("place", "what"), soaked(CASES, OFTEN))
+@pytest.mark.every(2)
 def test_loss_and_gradients_are_those_of_one_process(results, place, what):
     found = results[f"{place}: {what}"].verify
     assert (found.loss_rel_err <= 1e-12, found.grad_rel_err <= 1e-12) == (True, True), found

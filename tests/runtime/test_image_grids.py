@@ -60,7 +60,7 @@ def results(request):
 
 
 @pytest.mark.slow
-@pytest.mark.every(5)
+@pytest.mark.every(8)
 @pytest.mark.parametrize("name", PLANS)
 def test_loss_and_gradients_are_those_of_one_process(results, name):
     require_those_of_one_process(PLANS[name], results[name].verify)

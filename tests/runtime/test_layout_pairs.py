@@ -43,7 +43,7 @@ def test_and_so_are_those_of_all_others(size):
     assert wrong(verified(size, pairwise(size, ALL[size])[FIRST[size] :])) == {}
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_every_pair_is_somewhere():
     """Of all plans that there are for four ranks; most of them in the first plans."""
     possible = set().union(*map(pairs, choices(4)))

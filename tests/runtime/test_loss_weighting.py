@@ -65,6 +65,7 @@ def results(request):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "loss"), soaked(RUNS, OFTEN))
+@pytest.mark.every(2)
 def test_loss_and_gradients_are_those_of_one_process(results, name, loss):
     result, plan = results[name, loss], RUNS[name, loss]
     assert (result.verify.loss_rel_err <= 1e-12, result.verify.grad_rel_err <= 1e-12) == (True, True), result.verify

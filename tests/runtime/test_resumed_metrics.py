@@ -67,7 +67,7 @@ def killed_as_it_saves(worker, plan, options, saves):
     run_on_rank(worker, plan, options)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_runs_that_are_killed_while_they_save_leave_each_step_once_and_nothing_else(tmp_path):
     plan, saved = spread(2, dp=2, zero=1, rows=[[(0,), (1,)]] * 2), tmp_path / "saved"
     options = RunOptions(steps=8, save=saved, resume=saved, save_every=2, metrics=tmp_path / "metrics.jsonl")

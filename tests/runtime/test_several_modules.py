@@ -236,6 +236,7 @@ def results():
 
 
 @pytest.mark.parametrize("name", [name for name in PLANS if name not in LATER])
+@pytest.mark.every(2)
 def test_loss_and_gradients_are_those_of_one_process(results, name):
     require_those_of_one_process(PLANS[name], results[name].verify, ERRORS.get(name, 1e-12))
 

@@ -132,6 +132,7 @@ def trained():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [*PLANS, SHIPPED])
+@pytest.mark.every(2)
 def test_gradients_are_those_of_one_process(trained, name):
     plan, verified = trained[0][name], trained[1][name].verify
     assert (verified.steps, verified.items) == (1, sum(map(len, plan.uses.items.values())))

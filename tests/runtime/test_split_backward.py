@@ -64,6 +64,7 @@ def results(request):
 
 
 @pytest.mark.parametrize("name", soaked(PLANS, OFTEN))
+@pytest.mark.every(2)
 def test_loss_and_gradients_are_those_of_one_process(results, name):
     verified = results[name].verify
     assert (verified.loss_rel_err <= 1e-12, verified.grad_rel_err <= 1e-12) == (True, True), verified

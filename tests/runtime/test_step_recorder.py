@@ -29,7 +29,7 @@ def with_slow_loader(worker, plan, options):
     return run_on_rank(worker, plan, options)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_slow_loader_is_in_what_the_run_says_and_in_its_recording(tmp_path):
     """Whether that is much beside the rest depends on what else the machine does; where a rank is named, it is this."""
     plan = spread(2, dp=2, dtype="float32", rows=[[(0,), (1,)]])

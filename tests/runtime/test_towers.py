@@ -62,7 +62,7 @@ def results(request):
     return run_all(4, {name: PLANS[name] for name in asked_for(request, "name")}, replace(ONCE, dtype="float64"))
 
 
-@pytest.mark.every(5)
+@pytest.mark.every(10)
 @pytest.mark.parametrize("name", PLANS)
 def test_loss_and_gradients_are_those_of_one_process(results, name):
     require_those_of_one_process(PLANS[name], results[name].verify)

@@ -51,6 +51,7 @@ OFTEN = ("two ranks", "two pools")  # on every back end; the others on the usual
         [(name, backend) for name in TOYS for backend in OTHERS if name in OFTEN or backend == USUAL],
     ),
 )
+@pytest.mark.every(3)
 def test_every_back_end_finds_the_best_grouping(name, backend):
     problem = TOYS[name]
     least = best(problem)

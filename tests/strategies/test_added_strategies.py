@@ -53,7 +53,7 @@ def test_best_asks_what_is_in_the_table(tmp_path, add):
     assert "again" in named(best_of(inputs)) and asked == [None] and others == []
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_best_tries_a_refinement_of_layouts_of_several_modules_in_every_batch(tmp_path, add):
     """It is handed the layouts' plan of each batch, gives its own, and what it started from is an alternative."""
     inputs = seeing_job(tmp_path, 2, "llm: {tp: 2, zero: 1, recompute: none, micro_batch: 1}, vit: {tp: 1, zero: 1}")

@@ -56,9 +56,8 @@ def test_no_strategy_alone_is_better(tmp_path, ranks, sizes, kept):
     assert values and min(values) >= best.outcome.value * (1 - 1e-9)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("sizes", [[8192] * 16, VARIED])
-@pytest.mark.every(4)
 def test_where_all_that_can_be_launched_is_static_the_bound_is_that_of_the_search(tmp_path, sizes):
     """What other strategies could do with groups that change says nothing of a framework that has none."""
     inputs = inputs_of(tmp_path, 8, sizes, layers=4)
@@ -97,7 +96,7 @@ def by_framework(inputs, **knobs):
     return replace(inputs, software=Framework(name="ours", knobs=Knobs(**knobs)))
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_mixed_groups_are_listed_and_not_chosen_where_they_cannot_be_launched(tmp_path):
     inputs = inputs_of(tmp_path, 8, VARIED, layers=8)
     free = solve_job(inputs, silent).plan

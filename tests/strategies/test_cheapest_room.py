@@ -45,7 +45,7 @@ def test_items_free_bytes_and_come_cheapest_first(job):
     assert all(abs(one - other) < 0.25 * (shares[0] - shares[-1]) for one, other in zip(about, shares, strict=True))
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_the_fewest_items_that_fit_are_taken(job):
     """Or so few more that hardly anything stays free; where none fit, all. Few plans are looked at."""
     known = room_of(job)

@@ -213,7 +213,7 @@ def test_an_encoder_keeps_what_the_job_fixes_of_it(tmp_path):
     assert plan.layouts["llm"].zero == 3 and plan.layouts["llm"].dp == 4
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_best_is_no_slower_than_groups_or_static_layouts_and_names_the_others(tmp_path):
     inputs = grouped_job(tmp_path, "sequence_groups", more="", data=(LONG_TAIL, PICTURES))
     inputs = replace(inputs, job=with_fields(inputs.job, strategy="best"), effort=1)

@@ -76,7 +76,7 @@ def test_supports_ranks_that_meet_once_a_step(small, sync, zero, can):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("job", ["small", "golden", "nodes of eight"])
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 def test_what_packing_says_it_is_worth_is_what_the_plan_takes(job, small, h200s):
     """For the packing that is found, and for the one that it began with; the better of them by the clock is kept."""
     path = {"small": small, "golden": h200s}.get(job, lambda: h200s(old="./cluster.yaml", new="h100x64"))()

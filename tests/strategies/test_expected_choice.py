@@ -97,7 +97,7 @@ def test_what_was_passed_over_takes_what_the_plan_says_when_it_is_fixed(inputs, 
     assert parallel_search.plan(fixed, None).outcome.value == passed.value
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_why_not_agrees_that_what_was_passed_over_saves_and_is_expected_to_take_longer(inputs, surest, counted):
     counted(FAR)
     plan = with_asked(surest, inputs.job)

@@ -53,7 +53,7 @@ def test_odd_batches_have_legal_plans(job, lengths, limit):
     assert sorted(plan.uses.items["llm"]) == [*range(len(lengths))]
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_thousands_of_sequences_on_64_ranks(job):
     lengths = [1 + (n * n) % 3001 for n in range(10_000 if thorough() else 3_000)]
     plan = pipeline.solve(job(lengths, LARGE, "limits: {tokens_per_rank: 6449}"), JobOptions(effort=1)).plan

@@ -7,7 +7,7 @@ import pytest
 from planner import pipeline
 from planner.errors import InputError
 from planner.specs.inputs import JobOptions
-from tests.static_jobs import for_software, small_cluster, static_job
+from tests.static_jobs import small_cluster, static_job
 
 
 def job(folder, model, ranks, fixed, strategy):
@@ -59,10 +59,3 @@ def test_what_no_plan_can_have_is_refused_before_anything_is_assigned(tmp_path, 
     with pytest.raises(InputError, match=said) as caught:
         ask(str(path), JobOptions())
     assert caught.value.where.endswith(f"(fix.layouts.{where}") and caught.value.fix
-
-
-@pytest.mark.slow
-def test_seven_ranks_have_a_plan(tmp_path):
-    path = for_software(job(tmp_path, "llama-3-8b", 7, "recompute: none, zero: 1", "parallel_search"), "megatron")
-    (layout,) = pipeline.solve(path, JobOptions(effort=1)).plan.layouts.values()
-    assert 32 % (layout.dp * layout.replica * layout.micro_batch) == 0

@@ -79,6 +79,7 @@ def test_steps_take_no_less_than_is_known_before_tasks_are_made(tried):
     assert max(shares) <= 1.0 + 1e-8 and max(shares) > 0.6
 
 
+@pytest.mark.slow
 def test_what_takes_too_long_at_least_is_not_simulated_and_not_remembered(tried):
     trials, fitting = tried
     slow, least = next((each, own) for each in fitting if (own := TriedPlan(each.plan).least_seconds) < each.estimate)
@@ -102,6 +103,7 @@ def test_no_change_that_is_skipped_is_quicker_than_what_it_changes(tried):
     assert skipped > 5
 
 
+@pytest.mark.slow
 def test_what_is_estimated_as_too_slow_is_not_simulated_and_not_remembered(tried):
     trials, fitting = tried
     slow = max(fitting, key=lambda each: each.estimate)
@@ -114,6 +116,7 @@ def test_what_is_estimated_as_too_slow_is_not_simulated_and_not_remembered(tried
 TOO_MUCH = Infeasible("too much", where="memory", fix="less")
 
 
+@pytest.mark.slow
 def test_what_is_refused_is_not_the_best(tried):
     trials, fitting = tried
     done = JointSearch(trials=trials, most=len(fitting), priced=0, starts=fitting[:1])
@@ -126,6 +129,7 @@ def test_what_is_refused_is_not_the_best(tried):
         assert done.best is following and one not in done.rising
 
 
+@pytest.mark.slow
 def test_what_was_left_out_beside_one_that_is_refused_is_simulated(tried):
     trials, fitting = tried
     slow = max(fitting, key=lambda each: each.estimate)
@@ -139,6 +143,7 @@ def test_what_was_left_out_beside_one_that_is_refused_is_simulated(tried):
     assert done.best and done.best.seconds == slow.seconds
 
 
+@pytest.mark.slow
 def test_what_was_estimated_far_slower_than_one_that_is_refused_is_simulated(tried):
     trials, fitting = tried
     slow = max(fitting, key=lambda each: each.estimate)
@@ -152,6 +157,7 @@ def test_what_was_estimated_far_slower_than_one_that_is_refused_is_simulated(tri
     assert done.best and done.best.seconds == slow.seconds
 
 
+@pytest.mark.slow
 def test_estimates_have_the_bubble_of_a_pipeline(tried):
     trials, fitting = tried
     for each in (each for each in fitting if each.layouts[trials.inputs.module].pp > 1):

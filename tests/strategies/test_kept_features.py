@@ -42,7 +42,7 @@ def source_of(folder, more=AGAIN, storage=PLAIN):
     return plan.layouts["vit"].features, plan
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_it_is_a_matter_of_seconds_and_of_bytes(tmp_path):
     """Memory is quicker than a disk, a disk than computing; but not where it is slow, and not without room."""
     found, plan = source_of(tmp_path)

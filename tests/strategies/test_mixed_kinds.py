@@ -97,9 +97,8 @@ def value_on(inputs: Inputs, kind: str) -> float:
         return float("inf")
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("seed", soaked(range(500), (3, 8)))
-@pytest.mark.every(3)
 def test_no_worse_than_on_the_best_kind_and_above_what_all_can_do(tmp_path, seed):
     chance = Random(seed)
     first, other = chance.sample(KINDS, 2)

@@ -76,7 +76,7 @@ def test_a_plan_names_every_baseline_and_is_no_slower(solved):
     assert sum(bool(trial.plan) for trial in trials.values()) == len(BASELINES) - 1
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_alternatives_go_back_into_the_job_and_give_the_same(solved, tmp_path):
     """Or less: of fixed layouts two assignments of samples are simulated."""
     _, plan, trials = solved

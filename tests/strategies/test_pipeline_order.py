@@ -100,13 +100,6 @@ def test_unlike_rows_come_in_another_sequence_which_no_order_of_the_first_can_ma
     assert "sequences" in plan.outcome.effort
 
 
-@pytest.mark.slow
-def test_alike_rows_keep_their_sequence(made):
-    inputs = made(FIXED, (4096,) * 4)
-    base = parallel_search.plan(pipeline_order.inputs_for_base(inputs), None)
-    assert solved(inputs).steps[0].micro_batches == base.steps[0].micro_batches
-
-
 def test_rows_that_no_group_works_in_are_refused():
     with pytest.raises(InputError, match="no group works in some"):
         slowest_pipeline([ReplicaPipeline((0, 2), made_up(0, 2, 2))], 3)

@@ -42,6 +42,7 @@ def test_noise_gives_no_less_plain_layouts(plans, inputs):
 
 
 @pytest.mark.parametrize("name", ["quickest", "conventional"])
+@pytest.mark.every(2)
 def test_what_stands_beside_a_plan_takes_no_longer_where_a_job_fixes_it(plans, inputs, name):
     beside = getattr(plans[0.02].outcome, name)
     fixed = with_fields(inputs.job.fix, layouts=beside.layouts)

@@ -30,6 +30,7 @@ def plan(tmp_path_factory):
         ("overlap=[pp]", 2),
     ],
 )
+@pytest.mark.every(2)
 def test_the_exit_code_says_whether_it_fits(plan, words, code):
     done = CliRunner().invoke(app, ["why-not", str(plan), *words.split()])
     error = done.exception

@@ -133,7 +133,7 @@ def test_more_of_a_machine_never_makes_its_step_longer(plan):
     assert node.saved is not None and node.saved > 0
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_items_and_groups_are_where_the_plan_has_them(plan):
     for item in list(plan.uses.items["llm"])[:2]:
         answer = pipeline.why(plan, str(item))

@@ -131,7 +131,7 @@ def test_every_moment_of_every_rank_is_put_down_once(placed, name):
                 assert rank not in part.event.ranks
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_what_does_not_fit_says_what_else_to_change(tmp_path):
     """The fix of a change that needs too much memory goes back in with it, and is possible; without it nothing is."""
     plan = solved(tmp_path, PLACEMENTS["all ranks"] | {"llm": "tp: 4"})
@@ -231,7 +231,7 @@ def decided_by(plan: Plan, strategy: str, fixed) -> Plan:
     return with_fields(plan, made=with_fields(plan.made, strategy=strategy), uses=uses)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_strategy_that_decided_the_layouts_decides_the_others_again(placed, monkeypatch):
     monkeypatch.setitem(STRATEGIES, "either", StrategyEntry(__name__, decides=("layouts",)))
     made = placed("all ranks")
@@ -252,7 +252,7 @@ def test_one_step_of_several_has_its_own_items_of_every_module(placed):
     assert single_step(plan, 0).uses.feeds == plan.uses.feeds
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_each_step_of_several_is_asked_by_itself(tmp_path):
     """Items of another step, of any module, have no part in the answer: it is that of the step's own batch alone."""
     job = Path(placed_job(tmp_path, PLACEMENTS["first stage"]))
@@ -267,12 +267,11 @@ def test_each_step_of_several_is_asked_by_itself(tmp_path):
         assert isinstance(pipeline.why(plan, step=number).facts, ModuleFacts)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("word", "fixed"),
     [("llm.pp=2", "llm: {pp: 2}"), pytest.param("vit.zero=3", "vit: {zero: 3}", marks=pytest.mark.soak)],
 )
-@pytest.mark.every(2)
 def test_what_the_search_of_joint_layouts_decides_is_decided_again(tmp_path, word, fixed):
     """The answer is the better of what its strategy gives with the field fixed, and of the layouts that it had."""
     job = Path(placed_job(tmp_path, {"llm": "pp: 2"}, rows=ROWS[:4], images=FEW_IMAGES, clips=FEW_CLIPS))

@@ -37,7 +37,7 @@ def found(job):
     return choose(job)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_with_one_mix_it_is_the_plan_of_the_strategy(tmp_path):
     job = mixed_job(tmp_path)
     one, strategy = choose(job, "3:7"), pipeline.solve(job, replace(ONE, mix="3:7")).plan
@@ -145,7 +145,7 @@ def test_the_plan_is_one_as_any_other(tmp_path, found):
     assert checked.exit_code == 0 and "no differences" in checked.stdout
 
 
-@pytest.mark.slow  # it searches again
+@pytest.mark.soak
 def test_the_verb_answers_the_same_again_with_the_plan_of_a_mix_between(tmp_path, monkeypatch, job, found):
     monkeypatch.chdir(tmp_path)
     words = ["solve", job, "--static", "--mixes", SCHEDULE, "--mix", "5:5", "--effort", "1", "--json"]

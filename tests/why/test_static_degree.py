@@ -132,7 +132,7 @@ def refused(*words):
     return str(error)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_the_verbs_answer_in_words_and_in_json(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     solved = json.loads(

@@ -1,14 +1,12 @@
 """What an answer says is what both plans are worth; nothing changed costs nothing; what is impossible says why."""
 
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner import files, pipeline
+from planner import pipeline
 from planner.errors import InputError
-from planner.plan.plan_file import Plan, assignments
+from planner.plan.plan_file import assignments
 from planner.scoring.score import score
 from planner.specs.base import with_fields
 from planner.specs.inputs import JobOptions
@@ -18,8 +16,6 @@ from planner.why.change_setters import change_layout
 from planner.why.plan_problem import plan_inputs, single_step
 from planner.why.step_facts import step_facts
 from tests.examples import examples
-
-BY_HAND = Path(__file__).parents[1] / "golden/by_hand"
 
 
 def test_the_plans_own_problem_gives_the_same_decisions(plan, wide):
@@ -126,16 +122,6 @@ def test_an_item_that_does_not_fit_is_told_the_least_degree_that_holds_it(wide):
     least = min(d for d in wide.uses.degrees if d * wide.uses.limits.tokens_per_rank >= size)
     assert answer.infeasible is not None
     assert answer.infeasible.fix.startswith(f"items.{item}.degree={least}, or ")
-
-
-@pytest.mark.slow
-def test_a_plan_by_hand_says_what_todays_solver_gives():
-    plan = files.read(BY_HAND / "mixed-groups/plan.yaml", Plan)
-    answer = pipeline.why_not(plan, ("degrees=4",))
-    assert answer.again is not None
-    assert answer.again <= answer.before.value
-    with pytest.raises(InputError, match="no key `degrees`"):
-        pipeline.why_not(files.read(BY_HAND / "encoder-in-bubbles/plan.yaml", Plan), ("degrees=4",))
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ def runs(request):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("launched", soaked(PLANS, LAUNCHED))
-@pytest.mark.every(3)
+@pytest.mark.every(5)
 def test_bytes_are_those_that_the_runtime_counts(runs, launched):
     plan, ranks = PLANS[launched]
     counted = sum(sent["ep"] for sent in runs[launched].steps[0].sent_bytes)

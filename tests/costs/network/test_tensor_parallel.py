@@ -100,7 +100,7 @@ def runs(request):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", soaked(PLANS, OFTEN))
-@pytest.mark.every(4)
+@pytest.mark.every(8)
 def test_bytes_are_those_that_the_runtime_counts(runs, name):
     plan, (step, *_) = even(PLANS[name]), runs[name].steps
     tasks, counted = {task.id: task for task in expand(plan)}, defaultdict(int)

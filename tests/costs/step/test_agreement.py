@@ -43,6 +43,7 @@ def comes_out_even(layout: Layout, layers: int) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("model", "cluster", "batch", "seq", "fixed"), MODELS)
+@pytest.mark.every(2)
 def test_simulated_and_closed_form_agree(tmp_path, model, cluster, batch, seq, fixed):
     inputs = static_inputs(tmp_path, model, cluster, [seq] * batch, fixed)
     problem = layout_problem(inputs)
