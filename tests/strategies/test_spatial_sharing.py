@@ -22,6 +22,7 @@ from planner.strategies.sharing import ShareSearch, with_shares
 from planner.strategies.spatial_sharing import best_shares
 from planner.strategies.static import fitting_seconds
 from tests.costs.compute.test_contention import whole
+from tests.examples import examples
 
 GOLDEN = files.read(Path(__file__).parents[1] / "golden/spatial_sharing/three-encoders/plan.yaml", Plan)
 MODULES = [*GOLDEN.layouts]
@@ -78,7 +79,7 @@ def test_shares_are_never_slower_than_modules_in_turn(kappa, gamma, bound, threa
     assert within_device(with_shares(plan, shares))
 
 
-@settings(max_examples=6)
+@examples(30)
 @given(st.lists(st.integers(1, 8), min_size=4, max_size=4))
 def test_shares_of_a_rank_are_within_a_device_at_every_time(counts):
     shares = {name: count / 8 for name, count in zip(MODULES, counts, strict=True)}
@@ -142,6 +143,7 @@ def timed(ratio: float) -> TimedPair:
     return TimedPair(modules=("a", "b"), shares=(0.5, 0.5), alone_ms=(10.0, 10.0), ms=(20.0 / ratio, 20.0 / ratio))
 
 
+@pytest.mark.slow
 def test_best_takes_shares_only_where_the_gain_exceeds_the_doubt():
     base = with_score(in_turn(), "")
     shares = {"vision": 0.5, "depth": 0.5}
