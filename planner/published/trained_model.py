@@ -84,7 +84,7 @@ def describes(model: Model, kind: str) -> bool:
     """Whether a spec has the layers that the name of a model tells of."""
     if kind == SEVERAL_MODULES:
         return len(model.modules) > 1
-    return kind == RECURRENT_LAYERS and any(module.ssm for module in model.modules.values())
+    return kind == RECURRENT_LAYERS and any(module.scan_groups for module in model.modules.values())
 
 
 @lru_cache(maxsize=4096)

@@ -23,6 +23,9 @@ KINDS = {"learned": "learned_absolute", "rope": "rope", "none": "none"}
 SECTIONS = "--mrope-section"  # pairs that turn by time, row and column of an image's tokens
 POSITIONS, MOST, SCALED = "--position-embedding-type", "--max-position-embeddings", "--use-rope-scaling"
 LLAMA3_ORIGINAL = 8192  # tokens; `--use-rope-scaling` has no other
+YARN_FACTOR, ALL_DIMS = "--rotary-scaling-factor", "--mscale-all-dim"
+LATENT_ORIGINAL = 4096  # tokens of documents before YaRN, which no argument says
+QK_NORM = "--qk-layernorm"
 AHEAD = "--mtp-num-layers"
 FREQUENCY, FACTOR = "--moe-layer-freq", "--rope-scaling-factor"
 WINDOW, SKIPS = "--window-size", "--window-attn-skip-freq"
@@ -76,6 +79,15 @@ def read_groups(stated: Stated, fields: Fields) -> Fields:
     return {"module.kv_heads": stated.integer("--num-query-groups", 1) if grouped else fields["module.heads"]}
 
 
+def write_norms(fields: Fields) -> Arguments:
+    """Of each head's queries and keys; latent attention always has norms, of the compressed vectors."""
+    return {QK_NORM: ()} if fields["module.qk_norm"] is True or is_latent(fields) else {}
+
+
+def read_norms(stated: Stated, fields: Fields) -> Fields:
+    return {"module.qk_norm": QK_NORM in stated and is_plain(fields)}
+
+
 def write_positions(fields: Fields) -> Arguments:
     """A table has a size, and any other kind as many positions as a sequence has tokens."""
     kind, most = fields["module.positions"], max(fields["module.max_positions"], fields.get("tokens", 0))
@@ -88,11 +100,14 @@ def write_positions(fields: Fields) -> Arguments:
         arguments["--rotary-base"] = (f"{fields['module.rope_base']:.10g}",)
         if fields["module.rotary_share"] != 1:
             arguments["--rotary-percent"] = (f"{fields['module.rotary_share']:g}",)
-        arguments |= write_scaling(fields["module.rope_scaling"])
+        arguments |= write_scaling(fields["module.rope_scaling"], is_latent(fields))
     return arguments
 
 
-def write_scaling(rule: RopeScaling | None) -> Arguments:
+def write_scaling(rule: RopeScaling | None, latent: bool) -> Arguments:
+    """Latent attention has YaRN alone, whose factor of scores is 1 where `--mscale-all-dim` is."""
+    if isinstance(rule, YarnScaling) and latent and rule.attention in (1.0, None):
+        return {YARN_FACTOR: (f"{rule.factor:g}",), ALL_DIMS: ("1" if rule.attention else "0",)}
     if isinstance(rule, Llama3Scaling):
         return {SCALED: (), FACTOR: (f"{rule.factor:g}",)}
     if isinstance(rule, LinearScaling):
@@ -114,7 +129,7 @@ def read_positions(stated: Stated, fields: Fields) -> Fields:
     return found | {
         "module.rope_base": stated.number("--rotary-base", 10000),
         "module.rotary_share": stated.number("--rotary-percent", 1.0),
-        "module.rope_scaling": read_scaling(stated, kind),
+        "module.rope_scaling": read_latent_scaling(stated) if is_latent(fields) else read_scaling(stated, kind),
         "module.rope_sections": read_sections(stated) if kind == "mrope" else (),
     }
 
@@ -135,8 +150,19 @@ def read_scaling(stated: Stated, kind: str) -> RopeScaling | None:
     if interpolated in stated:
         return LinearScaling(factor=stated.number(interpolated))
     if kind == "yarn":
-        return YarnScaling(factor=stated.number("--rotary-scaling-factor", 1.0), original=stated.integer(MOST, 4096))
+        return YarnScaling(factor=stated.number(YARN_FACTOR, 1.0), original=stated.integer(MOST, 4096))
     return None
+
+
+def read_latent_scaling(stated: Stated) -> RopeScaling | None:
+    """YaRN, of which only a factor above 1 changes anything. Raises InputError."""
+    factor, scale = stated.number(YARN_FACTOR, 1.0), stated.number("--mscale", 1.0)
+    whole = stated.number(ALL_DIMS, 0.0)
+    if stated.choice("--rope-type", ("rope", "yarn"), "yarn") == "rope" or factor == 1:
+        return None
+    if scale != 1 or whole not in (0, 1):
+        raise stated.error("--mscale" if scale != 1 else ALL_DIMS, "a plan's YaRN has none such", "1, or 0 of all dims")
+    return YarnScaling(factor=factor, original=LATENT_ORIGINAL, attention=1.0 if whole else None)
 
 
 def write_window(fields: Fields) -> Arguments:
@@ -210,7 +236,7 @@ MODULE_ROWS: tuple[Row, ...] = (
     word("module.norm", "--normalization", {"layer": "LayerNorm", "rms": "RMSNorm"}, "layer"),
     number("module.norm_eps", "--norm-epsilon", 1e-5, float),
     switches(("module.bias",), BIASES),
-    switch("module.qk_norm", "--qk-layernorm"),
+    Row(("module.qk_norm",), (), (QK_NORM,), write_norms, read_norms),
     switch("module.tied", "--untie-embeddings-and-output-weights", on=False, off=True),
     Row(
         (
@@ -218,8 +244,8 @@ MODULE_ROWS: tuple[Row, ...] = (
             *("module.rope_scaling", "module.rope_sections"),
         ),
         (
-            *(POSITIONS, MOST, FACTOR, SECTIONS, "--rotary-base", "--rotary-percent", "--rotary-scaling-factor"),
-            "--rotary-seq-len-interpolation-factor",
+            *(POSITIONS, MOST, FACTOR, SECTIONS, "--rotary-base", "--rotary-percent", YARN_FACTOR),
+            *("--rotary-seq-len-interpolation-factor", "--rope-type", "--mscale", ALL_DIMS),
         ),
         (SCALED, "--use-rotary-position-embeddings"),
         write_positions,
@@ -313,6 +339,9 @@ EXPERT_ROWS: tuple[Row, ...] = (
         read_normalised,
         has_experts,
     ),
+    number("module.moe.scale", "--moe-router-topk-scaling-factor", 1.0, float, has_experts),
+    number("module.moe.groups", "--moe-router-num-groups", 1, when=has_experts),
+    number("module.moe.group_topk", "--moe-router-group-topk", 1, when=has_experts),
     number("module.moe.balance", "--moe-aux-loss-coeff", 0.0, float, has_experts),
     number("module.moe.capacity", "--moe-expert-capacity-factor", None, float, has_experts),
 )

@@ -4,7 +4,7 @@ from planner.specs import library
 from planner.specs.base import Layers, with_fields
 from planner.specs.layers import Decoder, Module
 from planner.specs.layers.components import Experts, LatentAttentionShape
-from planner.specs.layers.rope_scaling import Llama3Scaling
+from planner.specs.layers.rope_scaling import Llama3Scaling, YarnScaling
 from planner.specs.model import Model
 from planner.specs.parallelism import Parallelism
 from planner.targets import TARGETS, Encoders, Launch, Target
@@ -48,7 +48,10 @@ DEEPSEEK = Decoder(
     latent=LatentAttentionShape(q_rank=0, kv_rank=512, rope_dim=64, nope_dim=128, value_dim=128),
     moe=Experts(experts=64, topk=6, ffn=1408, shared_ffn=2816, dense_layers=1, scores="sigmoid", router_bias=True),
 )  # fmt: skip
-AHEAD = with_fields(DEEPSEEK, layers=29, mtp=1)
+AHEAD = with_fields(
+    DEEPSEEK, layers=29, mtp=1, moe=with_fields(DEEPSEEK.moe, scale=2.5, groups=8, group_topk=3),
+    rope_scaling=YarnScaling(factor=40.0, original=4096, attention=1.0),
+)  # fmt: skip
 ALTERNATING = Decoder(
     layers=24,
     hidden=2048,
