@@ -161,7 +161,7 @@ def read_latent_scaling(stated: Stated) -> RopeScaling | None:
     if stated.choice("--rope-type", ("rope", "yarn"), "yarn") == "rope" or factor == 1:
         return None
     if scale != 1 or whole not in (0, 1):
-        raise stated.error("--mscale" if scale != 1 else ALL_DIMS, "a plan's YaRN has none such", "1, or 0 of all dims")
+        raise stated.error("--mscale" if scale != 1 else ALL_DIMS, "no YaRN of a plan has it", "1, or 0 of all dims")
     return YarnScaling(factor=factor, original=LATENT_ORIGINAL, attention=1.0 if whole else None)
 
 

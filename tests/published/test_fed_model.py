@@ -90,7 +90,7 @@ def test_what_is_missing_is_said(cells, reason, detail):
 
 def test_text_alone_trains_the_llm_alone():
     case = read_case(record(family="", model="Qwen3.5-27B", task="Pre-Training", seq_len="4096"))
-    assert not case.encoders and case.module.layers == 64 and case.module.ssm
+    assert not case.encoders and case.module.layers == 64 and case.module.linear_attention_shape
 
 
 def test_more_and_larger_images_take_longer_and_a_frozen_tower_less():
