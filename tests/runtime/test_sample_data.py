@@ -107,7 +107,6 @@ def results(request, folders):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", soaked(PLANS, OFTEN))
-@pytest.mark.every(2)
 def test_loss_and_gradients_are_those_of_one_process(results, name):
     plans, found = results
     require_those_of_one_process(plans[name][0], found[name].verify)
