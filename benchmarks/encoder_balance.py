@@ -22,9 +22,10 @@ from planner.costs import Floats
 from planner.packing import LongShort, SplitProblem, split_long
 from planner.scoring import step_seconds
 from planner.specs.inputs import Inputs, JobOptions, load_job
+from planner.strategies.assignment.encoder_orders import few_orders
 from planner.strategies.assignment.joint_assignment import JointItems
 from planner.strategies.assignment.split_items import SplitItems
-from planner.strategies.static.layouts_plan import draft_of_layouts, joint_items, plan_of_layouts
+from planner.strategies.static.layouts_plan import draft_of_layouts, plan_of_layouts, pricing_for
 from planner.strategies.static.placement import placed_layouts
 
 RANKS, SAMPLES, GROUP, SEEDS, DEGREES = 64, (8, 1), 8, range(3), (2, 4, 8)
@@ -66,7 +67,8 @@ def run(data: Path | None) -> Iterator[Figures]:
 
 def balance(inputs: Inputs) -> Figures:
     """Loads of one batch."""
-    joint = joint_items(inputs, placed_layouts(inputs, False))
+    layouts = placed_layouts(inputs, False)
+    joint = JointItems(pricing_for(inputs, layouts), inputs, layouts, few_orders(inputs, layouts)[0])
     encoder = max(joint.streams, key=lambda each: len(joint.streams[each].loads))
     loads, reads = joint.streams[encoder].loads, joint.batch.feeds[encoder]["llm"]
     samples = [*joint.batch.items]
