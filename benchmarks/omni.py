@@ -25,7 +25,7 @@ from typing import NamedTuple
 from benchmarks.registry import Figures
 from planner.plan.plan_file import Layout, Plan
 from planner.scoring import step_seconds
-from planner.scoring.work_at_peak import plan_flops
+from planner.scoring.work_at_peak import module_flops
 from planner.solve_job import read_job
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs, JobOptions
@@ -97,7 +97,8 @@ class AtMix(NamedTuple):
 
     def per_pflop(self, seconds: float) -> float:
         """Seconds of the step over what it computes."""
-        return seconds / (plan_flops(self.plan) / PFLOP)
+        flops = sum(module_flops(self.plan, range(len(self.plan.steps))).values())
+        return seconds / (flops / PFLOP)
 
 
 def run(data: Path | None) -> Iterator[Figures]:
