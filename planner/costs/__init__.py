@@ -7,7 +7,7 @@ compute, network and memory cost, and the closed form of a static step.
 from planner.costs.compute.contention import ASSUMED_SHARES, DeviceUse
 from planner.costs.compute.contention import slowdown as device_slowdown
 from planner.costs.compute.expert_load import expert_load
-from planner.costs.cost_lines import NO_COST, Cost, CostLine, WindowTerm, least_trusted, smooth_max, total_cost
+from planner.costs.cost_lines import NO_COST, Cost, CostLine, least_trusted, smooth_max, total_cost
 from planner.costs.distinct_columns import columns_where, distinct_values, joined_by_kind, joined_columns, layout_count
 from planner.costs.feature_reads import feature_gb_per_s
 from planner.costs.layer_savings import (
@@ -31,7 +31,6 @@ from planner.costs.layout_columns import (
 )
 from planner.costs.loader_seconds import (
     CORES,
-    LoaderReads,
     LoaderWork,
     beside_training,
     fitted,

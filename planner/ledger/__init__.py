@@ -1,14 +1,7 @@
 """Predictions compared with measurements: of runs made here, and of published records."""
 
 from planner.ledger.accuracy import AccuracyFigures, AccuracyReport, accuracy_json, accuracy_of_folder
-from planner.ledger.compared_run import (
-    ComparedRun,
-    PeakMemoryUse,
-    compare_run,
-    fullest_rank,
-    memory_uses,
-    peak_memory_use,
-)
+from planner.ledger.compared_run import ComparedRun, PeakMemoryUse, compare_run, fullest_rank, memory_uses
 from planner.ledger.predicted_records import PredictedRecord
 from planner.ledger.run_ledger import (
     RunDrift,

@@ -5,7 +5,6 @@ from planner.models.build import build, init_weights, unsupported
 from planner.models.contrastive_loss import contrastive_loss
 from planner.models.described_models import describe
 from planner.models.embedding_shard import EmbeddingShard
-from planner.models.networks.transformers_model import TransformersModel
 from planner.models.sequence_parallel import NO_SEQUENCE_PARALLEL, SequenceParallel
 from planner.models.sharded_adamw import ShardedAdamW
 from planner.models.sharding import (

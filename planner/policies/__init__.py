@@ -1,6 +1,6 @@
 """Policies of GPUs that many share: which job gets how many of which kind, when; which server takes on which stage."""
 
-from planner.policies.choice import LEARNED, PLACE_NAMES, TEACHERS, policy, policy_names
+from planner.policies.choice import PLACE_NAMES, TEACHERS, policy, policy_names
 from planner.policies.elastic_serving import ElasticChoice, ElasticServing
 from planner.policies.fair import least_makespan
 from planner.policies.grants import FEATURES, Allocation, Floats, Grants, towards

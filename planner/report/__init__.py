@@ -10,7 +10,7 @@ from planner.report.ledger_page import (
     time_errors,
 )
 from planner.report.page import Page
-from planner.report.page_step import PageStep, recorded_step, simulated_step
+from planner.report.page_step import PageStep, recorded_step
 from planner.report.plan_page import plan_page
 from planner.report.pool_page import pool_page
 from planner.report.replay_page import ReplayFindings, replay_page

@@ -43,7 +43,7 @@ from planner.scoring.score import (
     with_bound,
     with_score,
 )
-from planner.scoring.shared_devices import SharedPair, shared_modules, shared_pairs, shares_text
+from planner.scoring.shared_devices import SharedPair, shared_pairs, shares_text
 from planner.scoring.statements import (
     computed_by_hand,
     false_statements,

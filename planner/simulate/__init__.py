@@ -4,18 +4,7 @@ from planner.simulate.action_check import require_possible
 from planner.simulate.activities import NO_ACTIVITY, Activities, ActivityBuilder, ActivityTimes
 from planner.simulate.compiled_clock import run_activities
 from planner.simulate.decision_clock import run_jobs
-from planner.simulate.decisions import (
-    Action,
-    Decide,
-    Decision,
-    Do,
-    Event,
-    History,
-    JobState,
-    Segment,
-    State,
-    arrived,
-)
+from planner.simulate.decisions import Action, Decide, Do, Event, History, JobState, Segment, State, arrived
 from planner.simulate.engine import simulate, simulated_end
 from planner.simulate.equal_micro_batches import equal_step_seconds
 from planner.simulate.memory_curves import (

@@ -108,7 +108,13 @@ def sizes_of(fields: Fields) -> list[int]:
 def write_recompute(fields: Fields) -> Arguments:
     how: Recompute | dict[str | int, Recompute] = fields["layout.recompute"]
     if isinstance(how, dict):
-        count = block_size(how, sizes_of(fields))
+        sizes, ahead = sizes_of(fields), fields["module.mtp"]
+        count = block_size(how, sizes)
+        if ahead and count > sizes[-1] - ahead:
+            fix = "full, or none of the last layers"
+            raise InputError(
+                "of some layers, those that predict ahead are never recomputed", where="recompute", fix=fix
+            )
         block = {GRANULARITY: ("full",), METHOD: ("block",), COUNT: (str(count),)}
         return block if count else {}
     if how == "full":

@@ -38,7 +38,9 @@ def test_every_launch_comes_back(name):
 def drawn(draw):
     """A layout that Megatron-LM can launch, of any of the models."""
     module = draw(
-        st.sampled_from([launches.LLAMA_8B, launches.GPT, launches.MIXTRAL, launches.QWEN_MOE, launches.DEEPSEEK])
+        st.sampled_from(
+            [launches.LLAMA_8B, launches.GPT, launches.MIXTRAL, launches.QWEN_MOE, launches.DEEPSEEK, launches.AHEAD]
+        )
     )
     tp, cp, pp = (draw(st.sampled_from(sizes)) for sizes in ((1, 2, 4), (1, 2, 4), (1, 2, 4)))
     fields = {"tp": tp, "cp": cp, "pp": pp, "ulysses": draw(st.sampled_from([n for n in (1, 2, 4) if cp % n == 0]))}
@@ -89,6 +91,23 @@ def test_what_no_argument_says_is_refused_by_its_field(field):
     with pytest.raises(InputError) as refused:
         arguments_of(MEGATRON, launch(launches.LLAMA_8B, 8, 4096, 64, **UNSAID[field]), "0.19")
     assert refused.value.where == field
+
+
+STAGED = {"pp": 2, "stages": spans(15, 14)}
+
+
+@pytest.mark.parametrize(
+    ("ahead", "layout"),
+    [(1, {**STAGED, "recompute": {"0-13,15-28": "full"}}), (2, {"pp": 2, "stages": spans(28, 1)})],
+    ids=["recomputed by blocks", "on two stages"],
+)
+def test_layers_that_predict_ahead_are_where_megatron_has_them(ahead, layout):
+    """On the last stage; and by blocks it recomputes all layers but these."""
+    module = with_fields(launches.AHEAD, mtp=ahead)
+    with pytest.raises(InputError, match="predict ahead"):
+        arguments_of(MEGATRON, launch(module, 64, 4096, 512, **layout), "0.19")
+    kept = launch(launches.AHEAD, 64, 4096, 512, **STAGED, recompute={"0-12,15-27": "full"})
+    assert there_and_back(kept) == canonical(kept)
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,6 @@ from planner.strategies.static.layouts_plan import (
     unsupported_together,
 )
 from planner.strategies.static.memory_fit import MemoryFit, StageMemory, memory_fit_of_job, memory_fit_of_plan
-from planner.strategies.static.nearest_change import Change, FieldChange
+from planner.strategies.static.nearest_change import FieldChange
 from planner.strategies.static.static_prediction import StepTimePrediction, predict_job, predict_plan
 from planner.strategies.static.tried_change import fitting_change, solve_fixed
