@@ -15,7 +15,7 @@ from planner.specs.layers.components import Experts, LatentAttentionShape
 from planner.targets import GPT2_TOKENS, VOCAB_MULTIPLE, Stated, gated_ffn, megatron_fields, padded_vocab
 
 ARGUMENT_PATTERN = re.compile(r"\s*-{0,2}([a-z][a-z0-9-]{2,60})\s*=\s*([^;]*)")
-SWITCHED: Mapping[str, tuple[str, ...]] = {"true": (), "1": ()}  # as records write arguments without a value
+SWITCHED = ("true", "1")  # as records write arguments without a value; 1 may be one as well
 OFF = ("false", "0", "none", "")
 LATENT, EXPERTS = "module.latent.", "module.moe."
 STYLE = ("gated", "norm", "bias", "qk_norm", "tied", "head_dim")  # fields of a decoder that they change
@@ -40,11 +40,12 @@ class MegatronArguments:
         return int(text) if re.fullmatch(r"[1-9][0-9]{0,8}", text) else None
 
     def stated(self, known: Mapping[str, Any]) -> dict[str, Any]:
-        """Fields of a launch that the arguments state, by their paths, beside those that are known. Raises
-        UnusableRecord.
+        """Fields of a launch that the arguments state, by their paths, beside those that are known; without layers that
+        predict ahead, as layers of records are counted without them. Raises UnusableRecord.
         """
         kept = {name: text.strip() for name, text in self.values.items() if text.strip().lower() not in OFF}
-        values = {f"--{name}": SWITCHED.get(text.lower(), tuple(text.split())) for name, text in kept.items()}
+        kept.pop("mtp-num-layers", None)
+        values = {f"--{name}": () if text.lower() == "true" else tuple(text.split()) for name, text in kept.items()}
         try:
             return megatron_fields(Stated(values), known)
         except InputError as error:

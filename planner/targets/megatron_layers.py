@@ -26,7 +26,6 @@ LLAMA3_ORIGINAL = 8192  # tokens; `--use-rope-scaling` has no other
 YARN_FACTOR, ALL_DIMS = "--rotary-scaling-factor", "--mscale-all-dim"
 LATENT_ORIGINAL = 4096  # tokens of documents before YaRN, which no argument says
 QK_NORM = "--qk-layernorm"
-AHEAD = "--mtp-num-layers"
 FREQUENCY, FACTOR = "--moe-layer-freq", "--rope-scaling-factor"
 WINDOW, SKIPS = "--window-size", "--window-attn-skip-freq"
 
@@ -55,7 +54,7 @@ def has_experts(fields: Fields) -> bool:
 
 def next_token_layers(fields: Fields) -> int:
     """Layers without those that predict ahead, which Megatron counts apart."""
-    layers, ahead = fields["module.layers"], fields["module.mtp"]
+    layers, ahead = fields["module.layers"], fields.get("module.mtp", 0)
     return int(layers - ahead)
 
 
@@ -199,15 +198,12 @@ def read_vocab(stated: Stated, fields: Fields) -> Fields:
 
 
 def write_layers(fields: Fields) -> Arguments:
-    """Layers that predict the next token, and those that predict ahead."""
-    ahead = fields["module.mtp"]
-    return {"--num-layers": (str(next_token_layers(fields)),), **({AHEAD: (str(ahead),)} if ahead else {})}
+    return {"--num-layers": (str(next_token_layers(fields)),)}
 
 
 def read_layers(stated: Stated, fields: Fields) -> Fields:
-    """Layers, of which the last ones predict ahead. Raises InputError."""
-    ahead = stated.integer(AHEAD, 0, MOST_LAYERS) if AHEAD in stated else 0
-    return {"module.layers": stated.integer("--num-layers", most=MOST_LAYERS) + ahead, "module.mtp": ahead}
+    """All layers, with those that predict ahead. Raises InputError."""
+    return {"module.layers": stated.integer("--num-layers", most=MOST_LAYERS) + fields.get("module.mtp", 0)}
 
 
 LATENT_ROWS: tuple[Row, ...] = (
@@ -218,7 +214,8 @@ LATENT_ROWS: tuple[Row, ...] = (
     number("module.latent.value_dim", "--v-head-dim", 128, when=is_latent),
 )
 MODULE_ROWS: tuple[Row, ...] = (
-    Row(("module.layers", "module.mtp"), ("--num-layers", AHEAD), (), write_layers, read_layers),
+    number("module.mtp", "--mtp-num-layers", 0, most=MOST_LAYERS),
+    Row(("module.layers",), ("--num-layers",), (), write_layers, read_layers),
     number("module.hidden", "--hidden-size"),
     number("module.heads", "--num-attention-heads"),
     Row(("module.kv_heads",), ("--num-query-groups",), ("--group-query-attention",), write_groups, read_groups),

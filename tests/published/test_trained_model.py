@@ -153,3 +153,13 @@ def test_bert_and_t5_are_read_from_their_columns():
 
 def test_shipped_hybrids_are_found():
     assert model_of_record(record(model="Nemotron-H 56B", family="", layers="", hidden="", heads="")).module.ssm
+
+
+@pytest.mark.parametrize("ahead", ["", "mtp-num-layers=1;", "mtp-num-layers=none;"])
+@pytest.mark.parametrize("groups", ["", "moe-router-num-groups=1;"])
+def test_layers_of_a_record_are_without_those_that_predict_ahead(ahead, groups):
+    """Where arguments say which layers have experts; and a 1 is a number there, not only a switch."""
+    shape = {**GPT, "family": "mixtral", "model": "made", "layers": "4", "ffn": "8192", "experts": "8", "topk": "2"}
+    settings = f"{ahead}{groups}moe-layer-freq=([0]*1+[1]*3);swiglu=1"
+    found = model_of_record(record({**shape, "params_b": "", "other_settings": settings})).module
+    assert (found.layers, found.mtp, found.moe.dense_layers) == (4, 0, 1)
